@@ -327,7 +327,6 @@ def flood(stage: Stage) -> Iterator[None]:
     ended.set()
 
 
-DIGITS = b"cpu0 " + b"9" * 400
 NAMED = b'{"version": "none", "sha256": "ab", "fence": 1, "since_s": 5.0, "why": "x", "before": [], "base": ""}'
 #: name -> the fault, and whether it concerns node b alone
 FAULTS: dict[str, tuple[Fault, bool]] = {

@@ -45,7 +45,6 @@ from clustertwin.service.live.members.member_watch import EVERY_S, MemberWatch, 
 SERVICE = Path(__file__).parent / "service.py"
 NODE_THREADS = 128
 THREAD_BYTES = 71  # of a second on the network
-QUANTITIES = ("load", "rss_mb", "p50_s", "p99_s")
 
 
 @dataclass(frozen=True, slots=True)

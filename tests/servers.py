@@ -17,18 +17,17 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.http_answers import Handler, answering
 
 READY_S = 120.0  # a busy machine is no failure
 
@@ -188,21 +187,10 @@ def webhook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """A server that stores what is posted to it: its address without the scheme, and the documents."""
     posted: list[dict[str, Any]] = []
 
-    class Receiver(BaseHTTPRequestHandler):
+    class Receiver(Handler):
         def do_POST(self) -> None:
             posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
+            self.send(b"")
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_port}/twin", posted
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(Receiver) as address:
+        yield f"{address}/twin", posted

@@ -16,6 +16,8 @@ from pathlib import Path
 from clustertwin import __version__
 from clustertwin.core.formatting import visible
 
+#: How long a server may take to answer.
+ANSWER_S = 2.0
 #: extra -> (the distribution that stands for it, what it gives)
 EXTRAS: dict[str, tuple[str, str]] = {
     "cli": ("typer", "every command but the exporter"),
@@ -68,9 +70,9 @@ class Inspected:
     needed: bool = False
 
 
-def examine(root: Path = Path("/"), urls: tuple[str, ...] = (), timeout_s: float = 2.0) -> list[Inspected]:
+def examine(root: Path = Path("/"), urls: tuple[str, ...] = ()) -> list[Inspected]:
     """Everything worth knowing before a first run; `urls` are servers that should answer."""
-    return [*_python(), *_kernel(root), *_extras(), *_programs(), *(_reach(url, timeout_s) for url in urls)]
+    return [*_python(), *_kernel(root), *_extras(), *_programs(), *map(_reach, urls)]
 
 
 def _python() -> Iterator[Inspected]:
@@ -121,9 +123,9 @@ def _programs() -> Iterator[Inspected]:
         yield Inspected("program", program, found is not None, f"{purpose}{'' if found else ': not found'}")
 
 
-def _reach(url: str, timeout_s: float) -> Inspected:
+def _reach(url: str) -> Inspected:
     try:
-        with urllib.request.urlopen(url, timeout=timeout_s) as answer:
+        with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:
             return Inspected("server", url, True, f"answers {answer.status}", needed=True)
     except urllib.error.HTTPError as refusal:
         return Inspected("server", url, False, f"answers {refusal.code} {visible(refusal.reason)}", needed=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,7 @@ from clustertwin.service.live.feeds.source_setup import SourceSettings
 
 
 def by_option(path: Path) -> None:
-    endpoint.build("http://h:1", username="", password_file=path, token_file=None, ca_file=None)
+    endpoint.build("http://h:1", SimpleNamespace(username="", password_file=path, token_file=None, ca_file=None))
 
 
 def by_source(path: Path) -> None:

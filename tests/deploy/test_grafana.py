@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import runpy
 import shutil
-import threading
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.http_answers import Handler, answering
 from tests.servers import Server, exporter, prometheus
 from tests.service.sample_state import EVENT, NOW_S, state
 
@@ -65,30 +64,16 @@ def service(home: Path) -> Iterator[str]:
     published.store.vet(["e2"], "dismissed", who="ada", now_s=NOW_S)
     scrapes = 0
 
-    class Metrics(BaseHTTPRequestHandler):
+    class Metrics(Handler):
         def do_GET(self) -> None:
             nonlocal scrapes
             scrapes += 1
             published.publish(replace(published.snapshot, faults=Faults(gap=scrapes), scored_total=4 * scrapes), None)
             text = f'{render(published)}twin_job_cpu_seconds_total{{jobid="17",mode="user"}} {scrapes}\n'
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(text.encode())
+            self.send(text.encode(), Content_Type="text/plain; version=0.0.4")
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Metrics)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-        published.store.close()
+    with closing(published.store), answering(Metrics) as address:
+        yield address
 
 
 def ask(server: Server, expr: str) -> list[Any]:

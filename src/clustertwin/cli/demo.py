@@ -139,10 +139,10 @@ class _Teller:
         )
 
     def tell(self, text: str) -> None:
-        err.print(f"{self.seconds():5.1f} s  {text}", highlight=False, markup=False, soft_wrap=True)
+        err.print(f"{self.seconds():5.1f} s  {text}", highlight=False, soft_wrap=True)
 
     def say(self, text: str) -> None:
-        err.print(f"         {text}", highlight=False, markup=False, soft_wrap=True)
+        err.print(f"         {text}", highlight=False, soft_wrap=True)
 
 
 def _wait_for_event(url: str, story: DemoStory) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import typer
 
@@ -18,11 +18,25 @@ TokenFile = typer.Option(None, "--token-file", help="File with a bearer token.")
 CaFile = typer.Option(None, "--ca-file", help="Trust this certificate authority instead of those of the system.")
 
 
-def build(
-    url: str, *, username: str, password_file: Path | None, token_file: Path | None, ca_file: Path | None
-) -> Endpoint:
+class Credentials(Protocol):
+    """The options of a command that has all of the above."""
+
+    @property
+    def username(self) -> str: ...
+
+    @property
+    def password_file(self) -> Path | None: ...
+
+    @property
+    def token_file(self) -> Path | None: ...
+
+    @property
+    def ca_file(self) -> Path | None: ...
+
+
+def build(url: str, options: Credentials) -> Endpoint:
     """The endpoint with these options."""
     from clustertwin.telemetry.ingest.sources.http import Endpoint
 
-    password, token = (read_secret(path) if path else "" for path in (password_file, token_file))
-    return Endpoint(url, username, password, token, str(ca_file or ""))
+    password, token = (read_secret(path) if path else "" for path in (options.password_file, options.token_file))
+    return Endpoint(url, options.username, password, token, str(options.ca_file or ""))

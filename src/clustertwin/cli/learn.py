@@ -225,14 +225,7 @@ def _archive(options: RunOptions) -> TraceArchive:
 
     if not options.prometheus:
         return RecordingArchive(options.recordings or [recording_of(expanded(options.home))])
-    server = endpoint.build(
-        options.prometheus,
-        username=options.username,
-        password_file=options.password_file,
-        token_file=options.token_file,
-        ca_file=options.ca_file,
-    )
-    return PrometheusArchive(server, options.matchers)
+    return PrometheusArchive(endpoint.build(options.prometheus, options), options.matchers)
 
 
 def _night_settings(options: RunOptions) -> NightSettings:

@@ -21,7 +21,6 @@ from clustertwin.core.formatting import counted
 
 if TYPE_CHECKING:
     from clustertwin.core.traces import Trace
-    from clustertwin.telemetry.ingest.sources.http import Endpoint
 
 app = group()
 
@@ -92,9 +91,8 @@ def _live(options: RecordOptions) -> tuple[Iterable[Trace], int]:
     from clustertwin.telemetry.ingest.sources.single_exporter import Exporter
 
     if options.exporter:
-        source: Host | Exporter = Exporter(
-            _endpoint(options, options.exporter), options.node, pages=options.node_channels
-        )
+        server = endpoint.build(options.exporter, options)
+        source: Host | Exporter = Exporter(server, options.node, pages=options.node_channels)
     else:
         source = Host(node=options.node)
     stream = RateStream(options.interval_s, wide=options.node_channels)
@@ -110,23 +108,12 @@ def _range(options: RecordOptions) -> tuple[Iterable[Trace], int]:
     end_s = _epoch_s(options.end or str(int(time.time())), "--end")
     if options.exporter or options.node or end_s <= start_s:
         raise SettingsError("--prometheus needs --start before --end, and allows neither --exporter nor --node")
-    history = Prometheus(
-        _endpoint(options, options.prometheus), matchers=options.matchers, node_channels=options.node_channels
-    )
+    server = endpoint.build(options.prometheus, options)
+    history = Prometheus(server, matchers=options.matchers, node_channels=options.node_channels)
     traces = hour_by_hour(
         history, start_s, end_s, interval_s=options.interval_s, wide=options.node_channels, on_hole=_report_hole
     )
     return traces, end_s - start_s
-
-
-def _endpoint(options: RecordOptions, url: str) -> Endpoint:
-    return endpoint.build(
-        url,
-        username=options.username,
-        password_file=options.password_file,
-        token_file=options.token_file,
-        ca_file=options.ca_file,
-    )
 
 
 def _report_hole(start_s: int, end_s: int) -> None:

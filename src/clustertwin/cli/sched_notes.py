@@ -28,4 +28,4 @@ def print_untrained(policies: Sequence[Policy], records: NDArray[Any], procs: in
     """How the log and the machine differ from what learned policies were trained for."""
     for policy in policies:
         for phrase in policy.trained.outside(records, procs) if policy.trained else ():
-            err.print(f"policy {policy.name!r} was not trained for this log: {phrase}", markup=False)
+            err.print(f"policy {policy.name!r} was not trained for this log: {phrase}")

@@ -36,6 +36,14 @@ Sequences = Annotated[
 Restart = Annotated[
     bool, typer.Option("--force", "--restart", help="Start again and overwrite --out instead of resuming from it.")
 ]
+Policies = Annotated[list[str], typer.Option(help="A policy or FILE.safetensors; repeat it for more.")]
+QueueFile = Annotated[
+    Path | None, typer.Option(help="Read the queue from a file with squeue's output; by default ask Slurm.")
+]
+Past = Annotated[Path | None, typer.Option(help="A log of this machine; run times and new jobs are drawn from it.")]
+Hours = Annotated[float, typer.Option(min=0, max=24 * 366, help="For how many hours new jobs are submitted; 0: none.")]
+Futures = Annotated[int, typer.Option(min=1, help="Number of futures to draw.")]
+Seed = Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed.")]
 
 
 @dataclass(frozen=True)
@@ -80,9 +88,7 @@ class EvaluateOptions:
     window: Annotated[
         list[str], typer.Option(help="FIRST:LAST, jobs to schedule on an idle machine; repeat it for more windows.")
     ]
-    policy: Annotated[list[str], typer.Option(help="A policy or FILE.safetensors; repeat it for more.")] = field(
-        default_factory=lambda: ["fcfs", "sjf", "f1", "smallest", "wfp3", "unicep"]
-    )
+    policy: Policies = field(default_factory=lambda: ["fcfs", "sjf", "f1", "smallest", "wfp3", "unicep"])
     backfill: Backfill = "none"
     hold: Hold = None
     procs: Procs = 0
@@ -94,9 +100,7 @@ class EvaluateOptions:
 @dataclass(frozen=True)
 class ChooseOptions:
     trace: TraceArgument
-    policy: Annotated[list[str], typer.Option(help="A policy or FILE.safetensors; repeat it for more.")] = field(
-        default_factory=lambda: ["fcfs", "sjf", "f1", "smallest", "wfp3", "unicep"]
-    )
+    policy: Policies = field(default_factory=lambda: ["fcfs", "sjf", "f1", "smallest", "wfp3", "unicep"])
     first_part: Annotated[
         float, typer.Option(min=0.1, max=0.9, help="Part of the log that chooses; the rest judges the choice.")
     ] = 0.5
@@ -144,7 +148,7 @@ class TrainOptions:
     real: Annotated[
         bool, typer.Option("--real/--no-real", help="With --no-real, train on the synthetic jobs only.")
     ] = True
-    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed.")] = 0
+    seed: Seed = 0
     engine: Annotated[
         Literal["here", "ray"],
         typer.Option(help="Where rollouts run: this process, or the Ray cluster at RAY_ADDRESS."),
@@ -208,15 +212,13 @@ class WhatifOptions:
         ),
     ] = field(default_factory=list)
     unit: Unit = "cpus"
-    past: Annotated[
-        Path | None, typer.Option(help="A log of this machine; run times and new jobs are drawn from it.")
-    ] = None
+    past: Past = None
     load: Annotated[float, typer.Option(min=0, max=1e6, help="Rate of new jobs, relative to the log of the past.")] = (
         1.0
     )
-    futures: Annotated[int, typer.Option(min=1, help="Number of futures to draw.")] = 20
+    futures: Futures = 20
     hours: Annotated[float, typer.Option(min=0, max=24 * 366, help="For how many hours new jobs are submitted.")] = 24.0
-    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed.")] = 0
+    seed: Seed = 0
     json: bool = Json
 
 
@@ -230,12 +232,8 @@ class StartOptions:
         Path | None,
         typer.Option(help="Schedule as slurmctld would on this site: a directory with slurm.conf, or a .toml file."),
     ] = None
-    squeue: Annotated[
-        Path | None, typer.Option(help="Read the queue from a file with squeue's output; by default ask Slurm.")
-    ] = None
-    past: Annotated[
-        Path | None, typer.Option(help="A log of this machine; run times and new jobs are drawn from it.")
-    ] = None
+    squeue: QueueFile = None
+    past: Past = None
     hangs: Annotated[
         list[str],
         typer.Option(metavar="JOB[=SURE]", help="A running job that hangs and runs to its limit: 4711, or 4711=0.9."),
@@ -247,15 +245,13 @@ class StartOptions:
         int, typer.Option(min=0, max=2**31, help="Size of the machine; by default the size from sinfo.")
     ] = 0
     unit: Unit = "cpus"
-    futures: Annotated[int, typer.Option(min=1, help="Number of futures to draw.")] = 100
+    futures: Futures = 100
     replay: Annotated[
         Path | None, typer.Option(help="Judge forecasts on this log instead: ask at submissions, then see the starts.")
     ] = None
     asked: Annotated[int, typer.Option(min=2, help="With --replay: jobs of each half of the log to ask about.")] = 200
-    hours: Annotated[
-        float, typer.Option(min=0, max=24 * 366, help="For how many hours new jobs are submitted; 0: none.")
-    ] = 24.0
-    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed.")] = 0
+    hours: Hours = 24.0
+    seed: Seed = 0
     json: bool = Json
 
 
@@ -294,16 +290,12 @@ class TryOptions:
         str, typer.Option(help="Added nodes are like this one; by default like those of the largest group.")
     ] = ""
     drain: Annotated[str, typer.Option(help="Nodes to drain, for example n[1-4]: running jobs end there.")] = ""
-    squeue: Annotated[
-        Path | None, typer.Option(help="Read the queue from a file with squeue's output; by default ask Slurm.")
-    ] = None
+    squeue: QueueFile = None
     sprio: Annotated[
         Path | None, typer.Option(help="Read factors of priorities from a file; by default ask Slurm.")
     ] = None
     past: Annotated[Path | None, typer.Option(help="A sacct log; run times and new jobs are drawn from it.")] = None
-    futures: Annotated[int, typer.Option(min=1, help="Number of futures to draw.")] = 20
-    hours: Annotated[
-        float, typer.Option(min=0, max=24 * 366, help="For how many hours new jobs are submitted; 0: none.")
-    ] = 24.0
-    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed.")] = 0
+    futures: Futures = 20
+    hours: Hours = 24.0
+    seed: Seed = 0
     json: bool = Json

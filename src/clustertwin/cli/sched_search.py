@@ -69,10 +69,10 @@ def _print_front(options: SearchOptions, points: list[WeightPoint]) -> None:
         whole=[""],
     )  # fmt: skip
     for name in names:
-        err.print(f"{name}: {OBJECTIVES[name][0]}", markup=False, highlight=False)
+        err.print(f"{name}: {OBJECTIVES[name][0]}", highlight=False)
     if points[0].chosen:
         err.print("no candidate is better on average than the present weights; nothing is written")
     elif options.out is not None:
-        err.print(f"the chosen weights are in {options.out}", markup=False, highlight=False)
+        err.print(f"the chosen weights are in {options.out}", highlight=False)
     for sentence in worse_on_the_rest(next(point for point in points if point.chosen), points[0]):
-        err.print(sentence, markup=False, highlight=False)
+        err.print(sentence, highlight=False)

@@ -183,4 +183,4 @@ def _whole(schedule: Any) -> dict[str, Any]:
 
 def _print_notes(notes: list[str]) -> None:
     for note in notes:
-        err.print(note, markup=False, highlight=False)
+        err.print(note, highlight=False)

@@ -103,7 +103,7 @@ def _known(options: StartOptions, running: Sequence[str]) -> KnownHealth:
             raise SettingsError(f"--hangs takes JOB or JOB=SURE with SURE from 0 to 1, not {text!r}")
         if job not in running:
             del known[job]
-            err.print(f"job {job} does not run: --hangs {text} changes nothing", markup=False, highlight=False)
+            err.print(f"job {job} does not run: --hangs {text} changes nothing", highlight=False)
     if known and options.past is None:
         raise SettingsError("--hangs needs --past: without a past all jobs run to their limits already")
     return known
@@ -158,4 +158,4 @@ def print_starts(starts: Starts) -> None:
         whole=["job"],
     )  # fmt: skip
     for note in starts.notes:
-        err.print(note, markup=False, highlight=False)
+        err.print(note, highlight=False)

@@ -82,4 +82,4 @@ def print_change(change: QueueChange) -> None:
         whole=["job"],
     )
     for note in change.notes:
-        err.print(note, markup=False, highlight=False)
+        err.print(note, highlight=False)

@@ -22,7 +22,7 @@ HEARTBEAT_S = 60.0
 def step_progress() -> Iterator[ShowStep]:
     """Call the yielded function with (step, done, total)."""
     if not err.is_terminal:
-        lines = StepLines(lambda line: err.print(line, markup=False, highlight=False, soft_wrap=True))
+        lines = StepLines(lambda line: err.print(line, highlight=False, soft_wrap=True))
         with lines.heartbeat(HEARTBEAT_S):
             yield lines.show
         return

@@ -34,15 +34,15 @@ def add(
     from clustertwin.service.store.tokens import Tokens
 
     now_s, lasts_s = time.time(), parse_duration(lasts) if lasts else None
-    given = read_secret(from_file) if from_file else ""
+    existing = read_secret(from_file) if from_file else ""
     tokens = Tokens(open_store(home, make=True).database)
-    token = tokens.add(name, role, now_s, lasts_s=lasts_s, who=getpass.getuser(), token=given)
-    if given:
+    token = tokens.add(name, role, now_s, lasts_s=lasts_s, who=getpass.getuser(), token=existing)
+    if existing:
         token = ""  # its owner has it
     if json:
         expires_s = None if lasts_s is None else now_s + lasts_s
         print_json({"name": name, "role": role, "token": token, "expires_s": expires_s})
-    elif not given:
+    elif not existing:
         typer.echo(token)
         err.print("Store this token now: it is not shown again.")
 

@@ -166,7 +166,7 @@ class TraceDescribeOptions:
     ] = None
     timezone: Annotated[str | None, typer.Option(help="Time zone of the log, such as Europe/Rome.")] = None
     force: Annotated[bool, typer.Option(help="Overwrite existing files.")] = False
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False
+    json: bool = Json
 
 
 @app.command()

@@ -10,7 +10,7 @@ import typer
 
 from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.options import MOST_SEED, options
-from clustertwin.cli.output import err, print_json, print_table
+from clustertwin.cli.output import Json, err, print_json, print_table
 from clustertwin.cli.plot_file import check_plot, write_plot
 from clustertwin.cli.step_progress import step_progress
 from clustertwin.core.formatting import visible
@@ -29,7 +29,7 @@ class TraceForecastOptions:
     plot: Annotated[Path | None, typer.Option(help="Also plot it: a .png, .svg, .pdf or .html file.")] = None
     lenient: Annotated[bool, typer.Option(help="Repair or drop faulty lines of the log.")] = False
     force: Annotated[bool, typer.Option(help="Overwrite an existing file.")] = False
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False
+    json: bool = Json
 
 
 @options(TraceForecastOptions)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 Force = Annotated[bool, typer.Option(help="Overwrite existing files.")]
 Lenient = Annotated[bool, typer.Option(help="Repair or drop faulty lines of the real log.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class TraceGenerateOptions:
     save: Annotated[Path | None, typer.Option(help="Also save the fitted generator to this directory.")] = None
     lenient: Lenient = False
     force: Force = False
-    json: AsJson = False
+    json: bool = Json
 
 
 @options(TraceGenerateOptions)
@@ -158,7 +157,7 @@ class TraceStudyOptions:
     procs: Annotated[int | None, typer.Option(min=1, help="Size of the machine in nodes (or cpus).")] = None
     lenient: Lenient = False
     force: Force = False
-    json: AsJson = False
+    json: bool = Json
 
 
 @options(TraceStudyOptions)
@@ -182,7 +181,7 @@ def study(options: TraceStudyOptions) -> None:
     with err.status("") as status:
         result = run(real, chosen, published, options.out / "logs", settings, done=status.update)
     for name, reason in result.refused.items():
-        err.print(f"without {name}: {reason}", markup=False, soft_wrap=True)
+        err.print(f"without {name}: {reason}", soft_wrap=True)
     _write_study(result, options.out)
     if options.json:
         print_json(result.document())

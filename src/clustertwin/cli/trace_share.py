@@ -10,7 +10,7 @@ import typer
 
 from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.options import MOST_SEED, options
-from clustertwin.cli.output import err, print_json, print_table
+from clustertwin.cli.output import Json, err, print_json, print_table
 from clustertwin.cli.step_progress import step_progress
 
 
@@ -34,7 +34,7 @@ class TraceShareOptions:
     ] = 0
     lenient: Annotated[bool, typer.Option(help="Repair or drop faulty lines of the real log.")] = False
     timezone: Annotated[str | None, typer.Option(help="Time zone of the log, such as Europe/Rome.")] = None
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False
+    json: bool = Json
 
 
 @options(TraceShareOptions)

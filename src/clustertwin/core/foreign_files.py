@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from clustertwin.core.errors import InputError, SettingsError
+from clustertwin.core.errors import InputError, RecordingError, SettingsError
 
 #: The latest second that a file may name, in the year 5138. Later ones overflow sums of seconds.
 LATEST_S = 10**11
@@ -50,6 +50,16 @@ def read_regular(path: Path | str, most_bytes: int) -> bytes:
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"larger than {most_bytes:,} bytes, which is the limit", str(path))
     return content
+
+
+def read_recorded(path: Path, most_bytes: int) -> bytes | None:
+    """The bytes of a file of a recording; None if there is none. `RecordingError` if it cannot be read."""
+    try:
+        return read_regular(path, most_bytes)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
 
 
 def parse_toml(text: str) -> dict[str, Any]:

@@ -118,6 +118,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def listed(names: Sequence[str], most: int, what: str = "") -> str:
+    """At most this many names, and how many others there are.
+
+    >>> listed(["n1", "n2"], 3), listed(["n1", "n2", "n3"], 1, " nodes")
+    ('n1, n2', 'n1 and 2 more nodes')
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more{what}" if more > 0 else "")
+
+
 def sparkline(values: Sequence[float], top: float, width: int = 100, height: int = 20) -> str:
     """The path of an SVG of this size. `top` is the value at the upper edge; an unknown value is a gap."""
     if not len(values) or not top > 0:

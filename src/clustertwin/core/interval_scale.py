@@ -46,8 +46,8 @@ DEFAULT_SCALE = IntervalScale(0.98, 1.9)
 class ScaleLearner:
     """Keeps the newest distances of starts from their forecasts."""
 
-    def __init__(self, recent: int = RECENT) -> None:
-        self._distances: deque[tuple[float, float]] = deque(maxlen=recent)
+    def __init__(self) -> None:
+        self._distances: deque[tuple[float, float]] = deque(maxlen=RECENT)
 
     def add(self, p10_s: float, p50_s: float, p90_s: float, start_s: float) -> None:
         """A forecast, before it was widened, and when the job started."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.http_answers import Handler, answering
 
 from clustertwin.core.errors import SettingsError, SourceError, TwinError
 from clustertwin.service.act.counterfactual import idle_cpus
@@ -60,29 +59,20 @@ def rest() -> Iterator[Rest]:
         "/slurmdb/v0.0.38/jobs/": {"jobs": [ENDED]},
     }
 
-    class Handler(BaseHTTPRequestHandler):
+    class Slurmrestd(Handler):
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
             state.asked.append(f"{self.command} {self.path} {body}".strip())
             state.tokens.append(self.headers.get("X-SLURM-USER-TOKEN"))
             found = state.answers.get(self.path.partition("?")[0], {"errors": []})
             data = found if isinstance(found, bytes) else json.dumps(found).encode()
-            self.send_response(state.status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            self.send(data, state.status)
 
         do_GET = do_POST = do_DELETE = answer
 
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.url = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield state
-    server.shutdown()
-    server.server_close()
+    with answering(Slurmrestd) as address:
+        state.url = f"http://{address}"
+        yield state
 
 
 def with_token(rest: Rest, tmp_path: Path, mode: int = 0o600) -> SlurmRest:

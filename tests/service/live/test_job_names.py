@@ -18,7 +18,7 @@ from clustertwin.core.channels import CPU
 from clustertwin.core.errors import SourceError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.application import create_app
-from clustertwin.service.live.feeds import job_names
+from clustertwin.service.live.feeds import job_names, squeue_lines
 from clustertwin.service.live.feeds.job_names import (
     AWAY_S,
     JobName,
@@ -121,7 +121,7 @@ def test_a_job_whose_name_ends_the_line_speaks_for_no_other_job(squeue, end):
 
 
 def test_a_slurm_that_hangs_is_given_up(squeue, monkeypatch):
-    monkeypatch.setattr(job_names, "ANSWER_S", 0.2)
+    monkeypatch.setattr(squeue_lines, "ANSWER_S", 0.2)
     assert names_in_slurm(squeue("exec sleep 60"))() == {}
 
 

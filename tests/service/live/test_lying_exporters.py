@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from tests.http_answers import Handler, answering
 from tests.service.conftest import ready
 
 from clustertwin.service.live.feeds import exporter_feed
@@ -26,30 +26,16 @@ Answer = Callable[[str], bytes]  # path -> the bytes after the head; a whole res
 
 @contextmanager
 def exporter(answer: Answer) -> Iterator[str]:
-    class Lying(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Lying(Handler):
         def do_GET(self) -> None:
             body = answer(self.path)
             if body.startswith(b"HTTP/"):
                 self.wfile.write(body)
-                return
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            else:
+                self.send(body)
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Lying)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with answering(Lying) as address:
+        yield f"http://{address}"
 
 
 def page(node: str) -> bytes:

@@ -9,17 +9,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from benchmarks.simulated_exporters import NODE, page, ring
+from tests.http_answers import Handler, answering
 from tests.servers import document
 from tests.service.conftest import campaign
 
@@ -38,17 +37,12 @@ def exporters(rings: dict[str, list[bytes]], begun_s: int) -> Iterator[list[str]
     cpus = rings[next(iter(rings))][0].count(b"cpu")
     greeted: set[str] = set()
 
-    class Exporter(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Exporter(Handler):
         def do_GET(self) -> None:
             asked = urlsplit(self.path)
             _, name, what = asked.path.split("/")
             body = page(name, cpus) if what == "metrics" else self.since(name, float(parse_qs(asked.query)["since"][0]))
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.send(body)
 
         def since(self, name: str, since_s: float) -> bytes:
             known = range(int(time.time()) - begun_s + 1) if name in greeted else range(1)
@@ -57,14 +51,8 @@ def exporters(rings: dict[str, list[bytes]], begun_s: int) -> Iterator[list[str]
             blocks = ((begun_s + k, rings[name][k]) for k in known if begun_s + k >= since_s)
             return b"".join(b"t %.3f\n%b" % (at_s, text.replace(NODE, name.encode())) for at_s, text in blocks)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
-    server.handle_error = lambda *_: None  # a service that stops does not close its connections
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield [f"http://127.0.0.1:{server.server_port}/{name}" for name in rings]
-    server.shutdown()
+    with answering(Exporter) as address:
+        yield [f"http://{address}/{name}" for name in rings]
 
 
 def metrics(url: str) -> dict[str, float]:

@@ -6,13 +6,12 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.http_answers import Handler, answering
 from tests.servers import binary, exporter, free_address, running, scrape_config
 from tests.service.conftest import ready
 
@@ -98,7 +97,7 @@ def test_a_restarted_exporter_is_read_again_and_the_seconds_its_ring_lost_are_un
     assert not again.moment.valid[:, -60:].all()
 
 
-class Answering(BaseHTTPRequestHandler):
+class UnknownCounters(Handler):
     """A Prometheus whose counters are NaN."""
 
     def do_GET(self) -> None:
@@ -111,25 +110,15 @@ class Answering(BaseHTTPRequestHandler):
             for mode in ("user", "idle")
         ]
         body = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}}).encode()
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        pass
+        self.send(body)
 
 
 def test_seconds_are_unknown_if_prometheus_answers_nan(watch):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        address = f"http://127.0.0.1:{server.server_address[1]}"
-        until = watch(PrometheusFeed("prometheus", Prometheus(Endpoint(address))))
+    with answering(UnknownCounters) as address:
+        until = watch(PrometheusFeed("prometheus", Prometheus(Endpoint(f"http://{address}"))))
         snapshot = until("asked", lambda snapshot: snapshot.moment is not None and snapshot.faults.missing > 0)
         assert not snapshot.moment.valid.any()
         assert snapshot.scored_total == 0
-    finally:
-        server.shutdown()
 
 
 def test_a_server_that_is_not_prometheus_is_one_error_message(tmp_path):

@@ -9,6 +9,7 @@ from clustertwin.core.errors import TraceError
 from clustertwin.workload.formats import read, read_report, write
 from clustertwin.workload.jobs import Jobs, Status
 
+LOG_NAME = "log.csv"
 DATED = """\
 ,job,user,project,state,gpu_num,cpu_num,node_num,submit_time,wait_time,run_time,wall_time,x,new_status
 0,11,24166353244411.0,33510060530859.0,0,0,512.0,8.0,1672529301,71,3632.92,3600.0,8.07,Killed
@@ -19,15 +20,6 @@ INTERVALS = """u_id,user,gpu_num,cpu_num,node_num,interval,run_time,wall_time,ne
 0,1,0,512,8,0,3600,3600,Pass
 1,17,0,64,1,50,10,60,Killed
 """
-
-
-@pytest.fixture
-def log(tmp_path):
-    def make(text):
-        (tmp_path / "log.csv").write_text(text)
-        return tmp_path / "log.csv"
-
-    return make
 
 
 def test_jobs_come_in_the_order_of_submission_with_small_codes_for_users(log):

@@ -10,6 +10,7 @@ from clustertwin.workload.formats import read, read_report
 from clustertwin.workload.formats.parsing.slurm_fields import parse_duration, parse_memory
 from clustertwin.workload.jobs import Status
 
+LOG_NAME = "jobs.sacct"
 HEADER = (
     "JobID|JobIDRaw|JobName|User|Account|Partition|State|Submit|Start|End|Elapsed|Timelimit|ReqCPUS|AllocCPUS|AllocNodes"
     "|ReqMem|AllocTRES\n"
@@ -26,15 +27,6 @@ LOG = (
 106|106|gone|ann|phys|batch|CANCELLED by 7|D08:04:00|None|D08:05:00|00:00:00|00:10:00|16|0|0|1G|
 """.replace("|D", "|" + DAY)
 )
-
-
-@pytest.fixture
-def log(tmp_path):
-    def make(text):
-        (tmp_path / "jobs.sacct").write_text(text)
-        return tmp_path / "jobs.sacct"
-
-    return make
 
 
 def test_jobs_arrays_and_steps(log):

@@ -8,6 +8,7 @@ from clustertwin.core.errors import TraceError
 from clustertwin.workload.formats import read, read_report, write
 from clustertwin.workload.jobs import Jobs, Status
 
+LOG_NAME = "slurm-log.csv"
 HEADER = (
     "id_job,id_array_job,id_array_task,id_user,kill_requid,nodes_alloc,nodelist,cpus_req,derived_ec,exit_code,gres_used,"
     "constraints,flags,mem_req,partition,priority,state,timelimit,time_submit,time_eligible,time_start,time_end,"
@@ -19,15 +20,6 @@ LOG = HEADER + (
     "6,0,4294967294,9002,-1,0,None assigned,40,0,0,,,1,8000,normal,7,4,4294967295,1700000000,0,0,1700000050,0,0,,"
     '"1=40,4=1",batch\n'
 )
-
-
-@pytest.fixture
-def log(tmp_path):
-    def make(text):
-        (tmp_path / "slurm-log.csv").write_text(text)
-        return tmp_path / "slurm-log.csv"
-
-    return make
 
 
 def test_a_job_that_ran_and_one_that_never_started(log):

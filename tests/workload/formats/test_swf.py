@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,22 +14,13 @@ from clustertwin.workload.formats import read, read_report, swf, write
 from clustertwin.workload.formats.parsing.findings import LogFindings
 from clustertwin.workload.jobs import Jobs, Machine
 
+LOG_NAME = "log.swf"
 HEADER = "; Version: 2.2\n; UnixStartTime: 843480031\n; TimeZoneString: Europe/Stockholm\n; MaxProcs: 100\n"
 LINE = "{id} {submit} 5 60 {procs} -1 -1 {procs} 3600 -1 1 7 2 -1 3 -1 -1 -1"
 
 
 def line(id: int = 1, submit: float = 0, procs: int = 4) -> str:
     return LINE.format(id=id, submit=submit, procs=procs)
-
-
-@pytest.fixture
-def log(tmp_path: Path):
-    def make(text: str) -> Path:
-        path = tmp_path / "log.swf"
-        path.write_text(text)
-        return path
-
-    return make
 
 
 def test_fields_become_columns(log):

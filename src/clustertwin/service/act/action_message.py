@@ -63,7 +63,7 @@ def _happened(action: ActionRecord, owner: bool) -> str:
     facts = action.plan.facts
     whose = "Your job" if owner else "Job"
     of = "" if owner else f" of {facts.user}, account {facts.account or 'none'},"
-    nodes = ", ".join(facts.nodes[:8]) + (f" and {len(facts.nodes) - 8} more" if len(facts.nodes) > 8 else "")
+    nodes = formatting.listed(facts.nodes, 8)
     text = f"{whose} {facts.target}{of} in partition {facts.partition} on {nodes} "
     if action.plan.cause not in HANGS:
         return f"{text}does something unusual. clustertwin does not claim that it hangs."

@@ -21,6 +21,8 @@ CHECK_S = 30.0
 CHECK_DELAYS_S = (0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0)
 #: Actions after which the job does not run on.
 ENDING = ("cancel", "requeue")
+#: Actions, the newest, whose savings are shown.
+MOST_ACTIONS = 10_000
 #: sacct is asked again about an action after this time, which doubles with each answer without an end.
 ASK_AGAIN_S, LONGEST_S = 600.0, 6 * 3600.0
 #: What sacct does not know after this time is not measured any more.
@@ -153,11 +155,11 @@ def middle_of(overruns_s: tuple[float, ...]) -> float:
 
 
 def rows_by(
-    journal: Journal, group: Callable[[ActionRecord], str], dismissed: Callable[[str], bool], limit: int = 10_000
+    journal: Journal, group: Callable[[ActionRecord], str], dismissed: Callable[[str], bool]
 ) -> list[SavingsRow]:
     """The savings, grouped. `dismissed` says whether a person has dismissed an event."""
     groups: dict[str, list[ActionRecord]] = {}
-    for action in journal.actions(limit=limit):
+    for action in journal.actions(limit=MOST_ACTIONS):
         groups.setdefault(group(action), []).append(action)
     return [_row(name, actions, dismissed) for name, actions in sorted(groups.items())]
 

@@ -85,7 +85,7 @@ class Reasons:
         if why is None or (why.cause or UNUSUAL) != (event.cause or UNUSUAL):
             return event, None
         self._before.setdefault(event.id, why.before)
-        if event.found and not why.by_shape:
+        if event.by_finding and not why.by_shape:
             found = self._findings.get((event.job or event.node, event.cause))
             if found is None:
                 return event, None  # what it was found by is not known in this second

@@ -77,13 +77,12 @@ def compose(case: Case, kind: Kind, at_s: float, link: str = "") -> Message:
     event = case.event
     lines = [case.why.sentence, f"Next step: {case.why.next_step}"] if case.why else []
     lines += [
-        f"nodes    {', '.join(f'{node} cpu {formatting.ranges(cpus)}' for node, cpus in event.places[:8])}"
-        + (f" and {len(event.places) - 8} more" if len(event.places) > 8 else ""),
+        f"nodes    {formatting.listed([f'{node} cpu {formatting.ranges(cpus)}' for node, cpus in event.places], 8)}",
         f"jobs     {', '.join(event.jobs[:8]) or formatting.UNKNOWN}{f', owner {event.owner}' if event.owner else ''}",
         f"since    {formatting.clock(event.onset_s)}",
     ]
     lines += [f"until    {formatting.clock(event.end_s)}"] if event.end_s is not None else []
-    by = f"question {event.question}" if event.found else f"view {event.view}"
+    by = f"question {event.question}" if event.by_finding else f"view {event.view}"
     lines += [f"{score_meaning(event, None).name:8} {formatting.number(event.score)}, {by}, model {event.model}"]
     lines += [f"{link.rstrip('/')}/events/{event.id}"] if link else []
     title = f"{_WORDS[kind]}: {event.title or title_of(event, case.why)}"

@@ -34,7 +34,7 @@ class ScoreMeaning(NamedTuple):
 
 def score_meaning(event: Event, threshold: float | None) -> ScoreMeaning:
     """`threshold` is that of the event's own detector; None: not known any more."""
-    if not event.found:
+    if not event.by_finding:
         windows = f"one of {10**event.score:,.0f}" if event.score <= _SURE else "fewer than one of a million"
         return ScoreMeaning("score", f"a normal thread reaches this score in {windows} windows")
     if certain := _YES_OR_NO.get((event.question, event.cause)):

@@ -20,7 +20,7 @@ from pathlib import Path
 from clustertwin.core import files
 from clustertwin.core.errors import InputError, OutputError, SettingsError, TwinError, describe
 from clustertwin.core.foreign_files import parse_json, read_regular
-from clustertwin.core.formatting import counted, visible
+from clustertwin.core.formatting import counted, listed, visible
 from clustertwin.service.store import database_rescue
 from clustertwin.service.store.home_format import ASIDE, HomeFormatError, create_home, open_home
 from clustertwin.service.store.home_format import FILE as FORMAT
@@ -53,9 +53,9 @@ class HomeFinding:
 class _Home:
     """A home that is checked, and where its unusable parts go."""
 
-    def __init__(self, home: Path, repairs: bool, now_s: float) -> None:
+    def __init__(self, home: Path, repairs: bool) -> None:
         self.path, self.repairs = home, repairs
-        self._aside = home / ASIDE / time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_s))
+        self._aside = home / ASIDE / time.strftime("%Y%m%dT%H%M%S", time.gmtime())
 
     def set_aside(self, path: Path) -> Path:
         target = self._aside / path.relative_to(self.path)
@@ -81,14 +81,14 @@ class _Home:
         return self.finding(path, detail, repair)
 
 
-def check_home(home: Path, repair: bool = False, now_s: float | None = None) -> list[HomeFinding]:
+def check_home(home: Path, repair: bool = False) -> list[HomeFinding]:
     """Findings about every part of a home, the sound ones too.
 
     `SettingsError` if there is no such home, or one of a newer release.
     """
     if not home.is_dir():
         raise SettingsError(f"{home}: no such home")
-    checked = _Home(home, repair, time.time() if now_s is None else now_s)
+    checked = _Home(home, repair)
     learning = home / "learning.lock"  # a home without nights has none
     nights: AbstractContextManager[bool] = _alone(learning) if repair and learning.exists() else nullcontext(True)
     with _alone(home / "service.lock") as alone, nights as no_night:
@@ -167,11 +167,10 @@ def _owners(home: _Home) -> Iterator[HomeFinding]:
     owner = home.path.stat().st_uid
     others = [path for path in sorted(home.path.rglob("*")) if _owner(path, owner) == 0] if owner else []
     if others:
-        names = ", ".join(str(path.relative_to(home.path)) for path in others[:3])
-        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        names = listed([str(path.relative_to(home.path)) for path in others], 3)
         yield home.finding(
             home.path,
-            f"files belong to root, and the home to the user {owner}: {visible(names)}{more}; "
+            f"files belong to root, and the home to the user {owner}: {visible(names)}; "
             f"as root, give them to that user: chown -h {owner} FILE",
         )
 
@@ -296,10 +295,7 @@ def _damaged_arrays(home: _Home, directory: Path, description: layout.RecordingD
     """Chunks that cannot be unpacked, arrays without their document, and directories that no node owns."""
     from clustertwin.telemetry.recording import chunks
 
-    arrays = [description.threads(node) for node in description.nodes]
-    for node in description.nodes:
-        arrays += [description.node_channels(node, i) for i in range(len(description.node_segments))]
-        arrays += [description.job_channels(node, i) for i in range(len(description.job_segments))]
+    arrays = [array for node in description.nodes for array in description.arrays(node)]
     for array in arrays:
         path = directory / array.directory
         try:

@@ -39,8 +39,9 @@ class Expectation:
         return self.least <= mean <= self.most
 
     def __str__(self) -> str:
-        bounds = [f"≥ {self.least:g}"] * (self.least > 0) + [f"≤ {self.most:g}"] * (self.most < 1)
-        return f"{self.channel} {' and '.join(bounds)}"
+        least = f"≥ {self.least:g}" if self.least > 0 else ""
+        most = f"≤ {self.most:g}" if self.most < 1 else ""
+        return f"{self.channel} {' and '.join(filter(None, (least, most)))}"
 
 
 @dataclass(frozen=True, slots=True)

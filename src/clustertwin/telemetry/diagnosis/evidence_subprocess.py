@@ -32,8 +32,12 @@ def take_in_subprocess(
     The job is found by its id, or in the directory of its cgroup. The new process calls `enter` first.
     """
     command = [sys.executable, "-m", "clustertwin.telemetry.diagnosis", "take", "--json", f"--job={job}"]
-    command += [f"--owner={owner}"] * (owner is not None) + [f"--node={node}"] * bool(node)
-    command += [f"--cgroup={cgroup}"] * bool(cgroup)
+    if owner is not None:
+        command.append(f"--owner={owner}")
+    if node:
+        command.append(f"--node={node}")
+    if cgroup:
+        command.append(f"--cgroup={cgroup}")
     try:
         taking = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=enter)
         try:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from clustertwin.core.formatting import listed
 from clustertwin.telemetry.diagnosis.evidence import UNSEEN, USED, JobEvidence, JobFinding, ProcessEvidence
 from clustertwin.telemetry.diagnosis.kernel.system_calls import WAITS
 from clustertwin.telemetry.diagnosis.program_order import POINT_TO_POINT, WaitingRanks, least_progressed
@@ -44,27 +45,27 @@ def find(evidence: JobEvidence) -> JobFinding:
     # A word of a newer version says as little as "unknown".
     known = (process if process.does in STATES else replace(process, does="unknown") for process in evidence.processes)
     evidence = replace(evidence, processes=tuple(known))
-    seen = [process for process in evidence.processes if process.does not in ("ended", "unknown")]
-    ended = [process for process in evidence.processes if process.does == "ended"]
-    if not seen:
-        return _unseen(seen, evidence) or JobFinding("unknown", False, "No process of the job could be read twice.")
-    stopped = _those(seen, "stopped")
+    read = [process for process in evidence.processes if process.does not in ("ended", "unknown")]
+    ended = _those(evidence.processes, "ended")
+    if not read:
+        return _unseen(read, evidence) or JobFinding("unknown", False, "No process of the job could be read twice.")
+    stopped = _those(read, "stopped")
     if held := [process for process in stopped if process.state != "T"]:
         return _held(held, evidence)
     has_ranks = any(process.rank is not None for process in evidence.processes)
-    hidden = None if has_ranks else _unseen(seen, evidence)
-    if stopped and len(stopped) == len(seen) and hidden is None:
-        who = "Every process of the job" if len(seen) == _count(evidence) else "Every process that could be read"
+    hidden = None if has_ranks else _unseen(read, evidence)
+    if stopped and len(stopped) == len(read) and hidden is None:
+        who = "Every process of the job" if len(read) == _count(evidence) else "Every process that could be read"
         text = f"{who} is stopped, as scontrol suspend does."
         return JobFinding("suspended", False, text, sure=0.5, since_s=_since(stopped))
     if ranks := [process for process in stopped if process.rank is not None]:
-        return _finding("stopped", ranks, seen, evidence, 0.99)
-    # A rank that could not be seen may compute, and between nodes messages may pass that nothing here counts.
-    unseen = evidence.left_out or len(seen) + len(ended) < len(evidence.processes)
-    everyone, seen = seen, _workers(seen)
-    if stopped and len(_those(seen, "stopped")) == len(seen):
-        return hidden or _finding("stopped", stopped, seen, evidence, 0.6)
-    seen = [process for process in seen if process.does != "stopped"]
+        return _finding("stopped", ranks, read, evidence, 0.99)
+    # A rank that could not be read may compute, and between nodes messages may pass that nothing here counts.
+    is_partial = evidence.left_out or len(read) + len(ended) < len(evidence.processes)
+    workers = _workers(read)
+    if stopped and len(_those(workers, "stopped")) == len(workers):
+        return hidden or _finding("stopped", stopped, workers, evidence, 0.6)
+    seen = [process for process in workers if process.does != "stopped"]
     does = Counter(process.does for process in seen)
     if twice := _twice(evidence):
         text = f"Rank {twice[0]} is on {twice[1]} nodes: the job runs several MPI programs."
@@ -73,7 +74,7 @@ def find(evidence: JobEvidence) -> JobFinding:
         text = f"The evidence has {len(evidence.nodes)} of {evidence.wanted_nodes} nodes: {_counts(does)}."
         return JobFinding("unknown", False, text)
     if not does.keys() & {"waits-in-mpi", "blocked", "spins"}:
-        return _quiet(everyone, seen, does, evidence)
+        return _quiet(read, seen, does, evidence)
     if hidden is not None and not does["computes"]:
         return hidden
     if ended and not has_ranks:
@@ -85,7 +86,7 @@ def find(evidence: JobEvidence) -> JobFinding:
         if does.keys() <= {"waits-in-mpi", "blocked"} and evidence.messages_pass is not True:
             others = _others(_those(seen, "waits-in-mpi"), seen)
             text = f"{_ranks(gone, evidence)} ended, and {others}."
-            return JobFinding("gone", True, _sentence(text), tuple(gone), 0.75 if unseen else 0.95, None)
+            return JobFinding("gone", True, _sentence(text), tuple(gone), 0.75 if is_partial else 0.95, None)
         return JobFinding("unknown", False, "A process ended while the evidence was taken.")
     if evidence.messages_pass:
         return JobFinding("progress", False, "Messages pass between the ranks: the job works.", sure=0.9)
@@ -93,13 +94,13 @@ def find(evidence: JobEvidence) -> JobFinding:
         return _starved(seen, evidence)
     if does.keys() & {"communicates", "sleeps"} or (does["computes"] and len(seen) == 1):
         return _not_a_hang(seen, does, evidence)
-    sure = 0.97 if evidence.messages_pass is False and not unseen else 0.75
+    sure = 0.97 if evidence.messages_pass is False and not is_partial else 0.75
     if does["computes"]:
         return _straggler(seen, evidence)
     if blocked := _those(seen, "blocked"):
-        if len(blocked) == len(seen) and len(seen) > 1:
-            return _finding("blocked-io", blocked, seen, evidence, 0.6)
-        return _finding("blocked-io", blocked, seen, evidence, sure if len(seen) > 1 else 0.5)
+        if len(blocked) == len(seen):  # no other process waits for them
+            sure = 0.6 if len(seen) > 1 else 0.5
+        return _finding("blocked-io", blocked, seen, evidence, sure)
     if spinning := _those(seen, "spins"):
         return _finding("spins", spinning, seen, evidence, 0.6)
     return _in_mpi(seen, evidence, sure)
@@ -324,8 +325,7 @@ def _ranks(numbers: Sequence[int], evidence: JobEvidence) -> str:
     size = evidence.size or len(evidence.processes)
     if not numbers:
         return "a process"
-    named = ", ".join(map(str, numbers[:8])) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")
-    return f"rank{'s' if len(numbers) > 1 else ''} {named} of {size}"
+    return f"rank{'s' if len(numbers) > 1 else ''} {listed([str(number) for number in numbers], 8)} of {size}"
 
 
 def _since(processes: Sequence[ProcessEvidence]) -> float | None:

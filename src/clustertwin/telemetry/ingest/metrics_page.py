@@ -11,7 +11,7 @@ from clustertwin.core.channels import JOB
 from clustertwin.core.errors import ExpositionError
 from clustertwin.telemetry.ingest.counters import MODES, NODE_THREADS, JobCpus, NodeReading, short_name
 from clustertwin.telemetry.ingest.dialects import DIALECTS, Dialect, jobs_of, thread_number
-from clustertwin.telemetry.ingest.exposition_parser import ExpositionLimits, MetricSample
+from clustertwin.telemetry.ingest.exposition_parser import MetricSample
 from clustertwin.telemetry.ingest.incremental_parser import IncrementalParser
 from clustertwin.telemetry.ingest.node_channels import OperandSlots
 
@@ -57,12 +57,12 @@ class PageReader:
     as with an address of several nodes, it stays an error.
     """
 
-    def __init__(self, node: str = "", where: object = "exposition", limits: ExpositionLimits | None = None) -> None:
+    def __init__(self, node: str = "", where: object = "exposition") -> None:
         self.node, self.where = node, where
         self._is_given = bool(node)
         self._renamed_s: list[float] = []
         self.series: tuple[MetricSample, ...] = ()
-        self._parser = IncrementalParser(where, limits)
+        self._parser = IncrementalParser(where)
         self._layout: PageLayout | None = None
 
     @property

@@ -106,10 +106,8 @@ def _check_others(directory: Path) -> None:
 
 def _check_config(config: Any) -> None:
     """Raise `ValueError` for a number of another type than its default, or far beyond any model."""
-    length = config.shape.length
-    values = {item.name: getattr(config, item.name) for item in fields(config)}
-    numbers = [(name, values[name], item.default) for name, item in config.__dataclass_fields__.items()]
-    for name, value, default in [*numbers, ("length", length, Shape.__dataclass_fields__["length"].default)]:
+    numbers = [(each.name, getattr(config, each.name), each.default) for each in fields(config)]
+    for name, value, default in [*numbers, ("length", config.shape.length, Shape().length)]:
         if type(default) is int and not (type(value) is int and 0 < value <= LARGEST):
             raise ValueError(f"{name} is not a whole number from 1 to {LARGEST:,}")
         if type(default) is float and not (type(value) in (int, float) and math.isfinite(value)):

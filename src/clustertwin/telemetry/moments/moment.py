@@ -195,11 +195,8 @@ def _cut(trace: Trace, end_s: int, length_s: int) -> NodeBlock:
     """The trace's seconds in [end_s - length_s, end_s), invalid where it has none."""
     values = np.zeros((len(trace.cpus), length_s, len(trace.schema)), np.float32)
     valid = np.zeros(values.shape[:2], np.bool_)
-    first = end_s - length_s - trace.start_s
-    lo, hi = max(first, 0), min(first + length_s, trace.values.shape[1])
-    if lo < hi:
-        values[:, lo - first : hi - first] = trace.values[:, lo:hi]
-        valid[:, lo - first : hi - first] = trace.valid[:, lo:hi]
+    source, target = _overlap(trace, end_s, length_s)
+    values[:, target], valid[:, target] = trace.values[:, source], trace.valid[:, source]
     values[~valid] = 0
     return NodeBlock(trace.node, trace.cpus, values, valid)
 

@@ -29,12 +29,12 @@ class OtherWork:
     taken: float  # the part of the busy time that other work used: 0 if all of it was the job's own
 
 
-def other_work(moment: Moment, length_s: int = WINDOW_S) -> list[OtherWork]:
+def other_work(moment: Moment) -> list[OtherWork]:
     """For each job and node of a moment with known counters, in the order of the rows of its job channels."""
     channels = moment.job_channels
     if channels is None or "job_cpu" not in channels.schema.names:
         return []
-    own = channels.values[:, -length_s:, channels.schema.index("job_cpu")]  # (row, second)
+    own = channels.values[:, -WINDOW_S:, channels.schema.index("job_cpu")]  # (row, second)
     names = moment.schema.names
     columns = [names.index("user"), names.index("system")]
     found = []
@@ -42,11 +42,11 @@ def other_work(moment: Moment, length_s: int = WINDOW_S) -> list[OtherWork]:
         if job not in moment.jobs:
             continue  # it has ended
         threads = np.flatnonzero((moment.job == moment.jobs.index(job)) & (moment.node == node))
-        seconds = slice(-min(length_s, int(moment.age_s[threads].min(initial=length_s))), None)
-        valid = moment.valid[threads, -length_s:][:, seconds].all(axis=0) & ~np.isnan(own[row, seconds])
+        seconds = slice(-min(WINDOW_S, int(moment.age_s[threads].min(initial=WINDOW_S))), None)
+        valid = moment.valid[threads, -WINDOW_S:][:, seconds].all(axis=0) & ~np.isnan(own[row, seconds])
         if not len(threads) or valid.sum() < max(KNOWN * len(valid), 1):
             continue
-        values = moment.values[threads, -length_s:][:, seconds][:, :, columns].sum(axis=2)  # (thread, second)
+        values = moment.values[threads, -WINDOW_S:][:, seconds][:, :, columns].sum(axis=2)  # (thread, second)
         busy, used = float(values[:, valid].mean()), float(own[row, seconds][valid].mean())
         taken = min(max(busy - used, 0.0) / busy, 1.0) if busy >= LEAST_BUSY else 0.0
         found.append(OtherWork(job, moment.nodes[node], busy, used, taken))

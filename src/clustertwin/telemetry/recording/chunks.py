@@ -16,7 +16,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import RecordingError
-from clustertwin.core.foreign_files import open_regular, read_regular
+from clustertwin.core.foreign_files import open_regular, read_recorded
 from clustertwin.telemetry.recording.ticks import INVALID
 
 _ENTRY = struct.Struct("<QQ")
@@ -41,12 +41,9 @@ def encode(ticks: NDArray[np.uint8], level: int) -> bytes:
 
 def read(path: Path, shape: tuple[int, int, int]) -> NDArray[np.uint8] | None:
     """All rows of a shard, (row, stored, time); None if there is no such file."""
-    try:
-        data = read_regular(path, _most_bytes(shape))
-    except FileNotFoundError:
+    data = read_recorded(path, _most_bytes(shape))
+    if data is None:
         return None
-    except OSError as error:
-        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
     ticks = np.full(shape, INVALID, np.uint8)
     decompressor = zstandard.ZstdDecompressor()
     for row in range(shape[0]):

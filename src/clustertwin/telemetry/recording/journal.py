@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core import files
-from clustertwin.core.errors import RecordingError
-from clustertwin.core.foreign_files import LATEST_S, read_regular
+from clustertwin.core.foreign_files import LATEST_S, read_recorded
 
 _HEAD = struct.Struct("<4sIq")  # magic, samples, second of the first
 _SUM = struct.Struct("<I")
@@ -40,12 +39,8 @@ def append(path: Path, record: JournalRecord) -> None:
 
 def read(path: Path, rows: int, stored: int) -> list[JournalRecord]:
     """The complete records of a journal; empty if there is no journal."""
-    try:
-        return parse(read_regular(path, MOST_BYTES), rows, stored)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
+    data = read_recorded(path, MOST_BYTES)
+    return [] if data is None else parse(data, rows, stored)
 
 
 def parse(data: bytes, rows: int, stored: int) -> list[JournalRecord]:

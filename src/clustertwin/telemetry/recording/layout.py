@@ -29,7 +29,7 @@ import orjson
 
 from clustertwin.core.channels import Channel, Schema
 from clustertwin.core.errors import RecordingError, SettingsError
-from clustertwin.core.foreign_files import LATEST_S, read_regular
+from clustertwin.core.foreign_files import LATEST_S, read_recorded, read_regular
 from clustertwin.telemetry.recording.logs.job_slots import SLOTS
 from clustertwin.telemetry.recording.ticks import INVALID, Ticks
 
@@ -110,6 +110,14 @@ class RecordingDescription:
         directory = f"{directory_name(node)}!jobs{segment}"
         return ArrayLayout(node, directory, tuple(range(len(names))), RATIO, self.settings, names)
 
+    def arrays(self, node: str) -> list[ArrayLayout]:
+        """All arrays of a node, those of older segments too."""
+        return [
+            self.threads(node),
+            *(self.node_channels(node, i) for i in range(len(self.node_segments))),
+            *(self.job_channels(node, i) for i in range(len(self.job_segments))),
+        ]
+
 
 def group_document(description: RecordingDescription) -> bytes:
     """DIR/zarr.json"""
@@ -165,11 +173,9 @@ def _check(description: RecordingDescription) -> None:
         raise ValueError("a segment has no channels, or one of them twice")
     if not all(type(text) is str for text in (description.campaign, description.split, *sum(segments, ()))):
         raise ValueError("campaign, split and the names of channels must be texts")
-    arrays = [description.threads(node) for node in description.nodes]
-    for node in list(description.nodes)[:1]:  # the segments of all nodes have the same shape
-        arrays += [description.node_channels(node, i) for i in range(len(description.node_segments))]
-        arrays += [description.job_channels(node, i) for i in range(len(description.job_segments))]
-    for array in arrays:
+    first, *others = description.nodes
+    # The segments of all nodes have the same shape.
+    for array in (*description.arrays(first), *map(description.threads, others)):
         if not array.shape[1] or math.prod(array.shape) > MOST_CHUNK_BYTES:
             raise ValueError(f"a chunk of {array.shape} values; the limit is {MOST_CHUNK_BYTES:,} bytes")
 
@@ -242,15 +248,14 @@ def _axes(array: ArrayLayout) -> dict[str, Any]:
 def read_origin(directory: Path) -> int | None:
     """The epoch second of the first column of an array; None before the first append."""
     path = directory / DOCUMENT
+    document = read_recorded(path, MOST_DOCUMENT_BYTES)
+    if document is None:
+        return None
     try:
-        origin_s = int(orjson.loads(read_regular(path, MOST_DOCUMENT_BYTES))["attributes"]["origin_s"])
+        origin_s = int(orjson.loads(document)["attributes"]["origin_s"])
         if abs(origin_s) > LATEST_S:
             raise ValueError("origin_s is not a second")
         return origin_s
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RecordingError(path, "not the document of an array of a recording") from error
 

@@ -205,11 +205,7 @@ class Recorder:
         self.close()
 
     def _add_arrays(self, node: str) -> None:
-        description = self.description
-        arrays = [description.threads(node)]
-        arrays += [description.node_channels(node, i) for i in range(len(description.node_segments))]
-        arrays += [description.job_channels(node, i) for i in range(len(description.job_segments))]
-        for array in arrays:
+        for array in self.description.arrays(node):
             self._arrays[array.directory] = ArrayWriter(self.directory, array)
 
     def _describe(self, **changes: Any) -> None:

@@ -76,19 +76,19 @@ class Recognition:
     known_accuracy: float  # windows of programs that were learnt, and are named rightly
 
 
-def judge(true: Names, said: Names) -> Recognition:
+def judge(true: Names, predicted: Names) -> Recognition:
     """Compare names. `UNKNOWN` is a name like the others."""
-    right, known = true == said, true != UNKNOWN
+    right, known = true == predicted, true != UNKNOWN
     return Recognition(
         len(true),
         float(right.mean()),
-        macro_f1(true, said),
+        macro_f1(true, predicted),
         float(right[~known].mean()) if not known.all() else float("nan"),
         float(right[known].mean()) if known.any() else float("nan"),
     )
 
 
-def macro_f1(true: Names, said: Names) -> float:
+def macro_f1(true: Names, predicted: Names) -> float:
     """The mean over the true names of F1.
 
     >>> round(macro_f1(np.array(["a", "a", "b"]), np.array(["a", "b", "b"])), 3)
@@ -96,8 +96,8 @@ def macro_f1(true: Names, said: Names) -> float:
     """
     scores = []
     for name in np.unique(true):
-        hits = int(((true == name) & (said == name)).sum())
-        scores.append(2 * hits / int((true == name).sum() + (said == name).sum()))
+        hits = int(((true == name) & (predicted == name)).sum())
+        scores.append(2 * hits / int((true == name).sum() + (predicted == name).sum()))
     return float(np.mean(scores))
 
 

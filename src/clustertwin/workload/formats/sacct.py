@@ -63,7 +63,7 @@ def read_raw(
         raise TraceError(path, f"the column {repeated[0]} appears twice", 1)
     if not mark and (reason := forgeable(names)):
         findings.note(None, reason)
-    report = _Report(names, findings, LocalTimes(ZoneInfo(timezone or "UTC")))
+    report = _Report(findings, LocalTimes(ZoneInfo(timezone or "UTC")))
     wanted = [*(name for name in names if name in _USED), *marks]
     repair = MarkedLine(mark) if mark else PipeRepair(names, findings)
     own_names = names if mark else None
@@ -92,8 +92,8 @@ _USED = {"JobID", "JobIDRaw", "User", "Account", "Partition", "State", "Submit",
 class _Report:
     """Collects batches of lines into columns."""
 
-    def __init__(self, names: list[str], findings: LogFindings, times: LocalTimes) -> None:
-        self._names, self._findings, self.times = set(names), findings, times
+    def __init__(self, findings: LogFindings, times: LocalTimes) -> None:
+        self._findings, self.times = findings, times
         self._codes = {"user": WordCodes(), "group": WordCodes(), "queue": WordCodes()}
         self._parts: list[dict[str, Floats]] = []
         self._lines: list[NDArray[np.int64]] = []
@@ -275,7 +275,7 @@ def _row(jobs: Jobs, i: int, zone: ZoneInfo) -> list[str]:
     start = round(submit) + round(wait) if wait >= 0 else None
     status, limit, memory = int(jobs.status[i]), float(jobs.request_s[i]), float(jobs.memory_bytes[i])
     cpus, nodes, gpus = int(jobs.cpus[i]), int(jobs.nodes[i]), int(jobs.gpus[i])
-    tres = [f"cpu={cpus}"] * (cpus > 0) + [f"gres/gpu={gpus}"] * (gpus > 0) + [f"node={nodes}"] * (nodes > 0)
+    tres = [f"{name}={count}" for name, count in (("cpu", cpus), ("gres/gpu", gpus), ("node", nodes)) if count > 0]
     end = (start if start is not None else round(submit)) + round(run) if run >= 0 else None
     return [
         str(jobs.id[i]), word("user"), word("group"), word("queue"),

@@ -20,7 +20,7 @@ from clustertwin.workload.formats.parsing.delimited import DelimitedBatch, first
 from clustertwin.workload.formats.parsing.findings import LogFindings
 from clustertwin.workload.formats.parsing.slurm_fields import STATE_NUMBERS, STATES, parse_tres
 from clustertwin.workload.formats.parsing.validation import RawLog
-from clustertwin.workload.formats.parsing.word_codes import WordCodes
+from clustertwin.workload.formats.parsing.word_codes import WordCodes, words_behind
 from clustertwin.workload.jobs import Jobs, Status
 
 NEEDED = ("id_job", "time_submit", "time_start", "time_end")
@@ -156,8 +156,8 @@ def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
         memory = np.where(part.memory_bytes > 0, part.memory_bytes / np.maximum(nodes, 1) / 1024**2, 0)
         tres = [f"1={c},4={n},{FIRST_GRES}={g}" for c, n, g in zip(cpus, nodes, gpus, strict=True)]
         table: dict[str, Any] = {
-            "id_job": part.id, "id_user": _words(part, "user"), "account": _words(part, "group"),
-            "partition": _words(part, "queue"), "nodes_alloc": nodes, "cpus_req": cpus,
+            "id_job": part.id, "id_user": words_behind(part, "user"), "account": words_behind(part, "group"),
+            "partition": words_behind(part, "queue"), "nodes_alloc": nodes, "cpus_req": cpus,
             "mem_req": np.rint(memory).astype(np.int64),
             "state": np.array([states.get(int(code), 1) for code in part.status]),  # type: ignore[call-overload]
             "timelimit": np.where(part.request_s >= 0, np.ceil(part.request_s / 60), NO_NUMBER + 1).astype(np.int64),
@@ -166,8 +166,3 @@ def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
         csv.write_csv(pa.table(table), out, csv.WriteOptions(include_header=jobs == 0, quoting_style="needed"))
         jobs += len(part)
     return jobs
-
-
-def _words(jobs: Jobs, column: str) -> list[str]:
-    names = jobs.names.get(column)
-    return ["" if code < 0 else names[code] if names else str(code) for code in getattr(jobs, column).tolist()]

@@ -64,8 +64,11 @@ class ModelledLog:
             raise SettingsError(
                 f"this generator does not model users, so the factor of user {name!r} cannot be applied"
             )
-        is_code = name.removeprefix("-").isdigit()
-        code = self.user_names.index(name) if name in self.user_names else int(name) if is_code else None
+        code: int | None = None
+        if name in self.user_names:
+            code = self.user_names.index(name)
+        elif name.removeprefix("-").isdigit():
+            code = int(name)
         if code is None or code not in self.users:
             raise SettingsError(f"the log has no user {name!r}")
         return code
@@ -92,7 +95,8 @@ def size_range(text: str) -> tuple[int, int]:
     """
     low, dash, high = text.partition("-")
     try:
-        smallest, largest = int(low), int(high) if high else (LARGEST_SIZE if dash else int(low))
+        smallest = int(low)
+        largest = int(high) if high else LARGEST_SIZE if dash else smallest
     except ValueError as error:
         raise SettingsError(f"{text!r} is not a range of sizes; write 8, 9-64 or 65-") from error
     if smallest > largest:

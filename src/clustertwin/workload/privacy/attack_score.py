@@ -64,13 +64,13 @@ def score_claims(scores: Floats, true: NDArray[np.bool_], stratum: Ints | None =
     return AttackScore(auc, detections(scores - middle[index], true), int(true.sum()))
 
 
-def detections(scores: Floats, true: NDArray[np.bool_], false_positives: float = FALSE_POSITIVES) -> float:
-    """The share of true claims above the threshold that this share of false claims exceeds; ties count in part."""
+def detections(scores: Floats, true: NDArray[np.bool_]) -> float:
+    """The share of true claims above the threshold that FALSE_POSITIVES of the others exceed; ties count in part."""
     order = np.argsort(-scores, kind="stable")
     ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
     tpr = np.append(0.0, np.cumsum(true[order])[ends] / true.sum())
     fpr = np.append(0.0, np.cumsum(~true[order])[ends] / (~true).sum())
-    return float(np.interp(false_positives, fpr, tpr))
+    return float(np.interp(FALSE_POSITIVES, fpr, tpr))
 
 
 def stronger(*results: AttackScore) -> AttackScore:

@@ -40,10 +40,10 @@ def user_day_attack(real: AttackedLog, published: AttackedLog, users: Ints | Non
     return stronger(*(score_claims(scores.ravel(), worked.ravel(), chosen.ravel()) for scores in (by_name, by_content)))
 
 
-def busiest(user: Ints, most: int = MOST_USERS) -> Ints:
+def busiest(user: Ints) -> Ints:
     """The users with most jobs, unknown ones excluded."""
     codes, counts = np.unique(user[user >= 0], return_counts=True)
-    return np.sort(codes[np.argsort(-counts, kind="stable")[:most]])
+    return np.sort(codes[np.argsort(-counts, kind="stable")[:MOST_USERS]])
 
 
 def _table(log: AttackedLog, users: Ints, first: int, days: int) -> Floats:

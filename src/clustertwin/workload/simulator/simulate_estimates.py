@@ -14,12 +14,12 @@ from clustertwin.workload.run_times.run_time_history import new_history
 from clustertwin.workload.simulator.admission import admit
 from clustertwin.workload.simulator.fair_share import no_accounts
 from clustertwin.workload.simulator.machine_state import idle_machine
-from clustertwin.workload.simulator.predicted_backfilling import RULES, run_predicted
+from clustertwin.workload.simulator.predicted_backfilling import LAST_TWO, PREDICTED, REQUESTED, RULES, run_predicted
 from clustertwin.workload.simulator.schedule import Schedule
 
 #: The user's limits, the average of the user's last two jobs, or the average of recent similar jobs.
 Estimates = Literal["requested", "last-two", "predicted"]
-KINDS: dict[Estimates, int] = {"requested": 0, "last-two": 1, "predicted": 2}
+KINDS: dict[Estimates, int] = {"requested": REQUESTED, "last-two": LAST_TWO, "predicted": PREDICTED}
 
 
 @dataclass(frozen=True, slots=True)

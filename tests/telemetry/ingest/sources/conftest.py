@@ -6,62 +6,43 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.http_answers import Handler, answering
 from tests.servers import binary
 
-Answer = Callable[[BaseHTTPRequestHandler], None]
+Answer = Callable[[Handler], None]
 
 
 class Script:
     """What the server does with each request: the next of `answers`, the last one again and again."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self) -> None:
+        self.url = ""
         self.answers: list[Answer] = []
         self.requests: list[tuple[str, Any]] = []  # path with its query, headers
 
     def say(self, body: bytes | str, status: int = 200) -> None:
         data = body.encode() if isinstance(body, str) else body
-
-        def answer(request: BaseHTTPRequestHandler) -> None:
-            request.send_response(status)
-            request.send_header("Content-Length", str(len(data)))
-            request.end_headers()
-            request.wfile.write(data)
-
-        self.answers.append(answer)
+        self.answers.append(lambda request: request.send(data, status))
 
 
 @pytest.fixture
 def server() -> Iterator[Script]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    script = Script()
 
+    class Scripted(Handler):
         def do_GET(self) -> None:
             script.requests.append((self.path, self.headers))
             answer = script.answers.pop(0) if len(script.answers) > 1 else script.answers[0]
             answer(self)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Quiet(ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:
-            """A client that hangs up on us is what some tests are about."""
-
-    http = Quiet(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    script = Script(f"http://127.0.0.1:{http.server_port}")
-    thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    yield script
-    http.shutdown()
-    http.server_close()
-    thread.join()
+    with answering(Scripted) as address:
+        script.url = f"http://{address}"
+        yield script
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ it is queried again. A feed has its own clock, so a replay runs at the time of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from clustertwin.core.traces import Trace
@@ -35,3 +36,13 @@ class Feed(Protocol):
     def problems(self) -> tuple[str, ...]: ...
 
     def close(self) -> None: ...
+
+
+def first_problems(problems: Sequence[str], rest: str) -> tuple[str, ...]:
+    """At most `NAMED` problems; a last sentence counts the others.
+
+    >>> first_problems([f"n{i} is silent" for i in range(12)], "nodes are silent")[9:]
+    ('n9 is silent', '2 more nodes are silent')
+    """
+    more = len(problems) - NAMED
+    return (*problems[:NAMED], f"{more} more {rest}") if more > 0 else tuple(problems)

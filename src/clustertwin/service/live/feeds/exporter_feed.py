@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from clustertwin.core.errors import SettingsError, SourceError, describe
 from clustertwin.core.traces import Trace
+from clustertwin.service.live.feeds.contract import first_problems
 from clustertwin.service.live.feeds.live_feed import ANSWER_S
 from clustertwin.service.live.feeds.reading_stream import Stream
 from clustertwin.telemetry.ingest.counters import NodeReading
@@ -23,8 +24,6 @@ from clustertwin.telemetry.ingest.sources.exporter_protocol import ExporterSessi
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.http_sweep import HttpSweep
 
-#: `problems` names this many nodes that do not answer, and counts the rest.
-NAMED = 10
 #: A longer answer is parsed in another thread. A second of 1,000 threads has about 60 KB, their whole page 400 KB.
 INLINE_BYTES = 512 << 10
 #: An exporter whose answer took some time to parse is asked again after this many times that time, …
@@ -187,9 +186,7 @@ class ExporterFeed:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        named = tuple(self._errors[number] for number in sorted(self._errors)[:NAMED])
-        more = len(self._errors) - len(named)
-        return (*named, f"{more} more exporters do not answer") if more > 0 else named
+        return first_problems([self._errors[number] for number in sorted(self._errors)], "exporters do not answer")
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

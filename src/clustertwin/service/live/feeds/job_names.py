@@ -7,20 +7,18 @@ kept and bounded. A source that fails or hangs leaves the names empty: they are 
 from __future__ import annotations
 
 import pwd
-import secrets
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
-from clustertwin.core.foreign_files import read_output
 from clustertwin.core.formatting import visible
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.service.live.feeds.contract import Feed
 from clustertwin.service.live.feeds.job_places import JobPlaces, places_in_slurm
+from clustertwin.service.live.feeds.squeue_lines import ask_squeue
 from clustertwin.telemetry.ingest.pushed.pushed_layout import OWNER_METRIC
 from clustertwin.telemetry.ingest.rates import Faults
 from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
@@ -30,8 +28,6 @@ EVERY_S = 60.0
 AWAY_S = 600.0
 #: Jobs that are remembered. An older one is forgotten first.
 MOST_JOBS = 100_000
-#: The longest answer of squeue that is read, and how long it may take.
-MOST_BYTES, ANSWER_S = 64 << 20, 10.0
 
 
 class JobName(NamedTuple):
@@ -70,15 +66,7 @@ def names_in_slurm(squeue: str) -> NameSource:
     """The users, accounts and names of all running jobs, from one call of squeue."""
 
     def ask() -> Mapping[str, JobName]:
-        # A name may have line ends in it, and then what looks like another job: only squeue knows the mark.
-        mark = f"{secrets.token_hex(8)}|"
-        command = [squeue, "--noheader", "--states=RUNNING,SUSPENDED,COMPLETING", f"--format={mark}%A|%u|%a|%j"]
-        try:
-            output = read_output(command, MOST_BYTES, ANSWER_S).stdout
-        except subprocess.TimeoutExpired:
-            return {}
-        lines = output.decode(errors="replace").split("\n")
-        return dict(parse_queue(line.removeprefix(mark) for line in lines if line.startswith(mark)))
+        return dict(parse_queue(ask_squeue(squeue, "RUNNING,SUSPENDED,COMPLETING", "%A|%u|%a|%j") or ()))
 
     return ask
 

@@ -7,7 +7,6 @@ which one claims the job too. So no claim is dropped where Slurm knows the nodes
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,9 +16,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from clustertwin.core.foreign_files import read_output
 from clustertwin.core.traces import Trace
 from clustertwin.service.live.feeds.contract import NAMED
+from clustertwin.service.live.feeds.squeue_lines import ask_squeue
 from clustertwin.workload.slurm.site.quantities import expand_hosts
 
 EVERY_S = 60.0
@@ -27,8 +26,6 @@ EVERY_S = 60.0
 SOON_S = 5.0
 #: What was not there for so long is forgotten.
 AWAY_S = 600.0
-#: The longest answer of squeue that is read, and how long it may take.
-MOST_BYTES, ANSWER_S = 64 << 20, 10.0
 #: Claims, and nodes, that are remembered. Further claims are dropped at once.
 MOST_CLAIMS = 100_000
 
@@ -48,13 +45,9 @@ def places_in_slurm(squeue: str) -> PlaceSource:
     """The nodes and the states of all jobs, from one call of squeue."""
 
     def ask() -> Places | None:
-        mark = f"{secrets.token_hex(8)}|"
-        states = "--states=RUNNING,SUSPENDED,STOPPED"  # a job that completes keeps only the nodes that are not yet done
-        answer = read_output([squeue, "--noheader", states, f"--format={mark}%A|%i|%T|%N"], MOST_BYTES, ANSWER_S)
-        if answer.returncode:
-            return None
-        lines = answer.stdout.decode(errors="replace").split("\n")
-        return parse_places([line.removeprefix(mark) for line in lines if line.startswith(mark)])
+        # A job that completes keeps only the nodes that are not yet done.
+        lines = ask_squeue(squeue, "RUNNING,SUSPENDED,STOPPED", "%A|%i|%T|%N")
+        return None if lines is None else parse_places(lines)
 
     return ask
 

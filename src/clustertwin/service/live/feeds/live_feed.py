@@ -15,6 +15,8 @@ from clustertwin.telemetry.ingest.sources import LiveSource
 
 #: How long the loop waits for live sources. A later answer is used in the next second.
 ANSWER_S = 0.4
+#: Sources that are read at the same time.
+MOST_THREADS = 16
 
 
 class LiveFeed:
@@ -23,11 +25,7 @@ class LiveFeed:
     pace, patient = 1.0, False
 
     def __init__(
-        self,
-        source: str,
-        lives: Sequence[tuple[str, LiveSource]],
-        clock: Callable[[], float] = time.time,
-        threads: int = 16,
+        self, source: str, lives: Sequence[tuple[str, LiveSource]], clock: Callable[[], float] = time.time
     ) -> None:
         self.source = source
         self._clock = clock
@@ -35,7 +33,7 @@ class LiveFeed:
         self._streams = {name: Stream() for name in self._lives}
         self._asked: dict[str, Future[list[NodeReading]]] = {}
         self._errors: dict[str, str] = {}
-        self._pool = ThreadPoolExecutor(min(threads, len(lives)), "feed")
+        self._pool = ThreadPoolExecutor(min(MOST_THREADS, len(lives)), "feed")
 
     def now_s(self) -> float:
         return self._clock()

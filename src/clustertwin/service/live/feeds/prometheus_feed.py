@@ -10,7 +10,7 @@ from math import floor
 
 from clustertwin.core.errors import InputError, NoSamples, SourceError, describe
 from clustertwin.core.traces import JobSpan, Trace
-from clustertwin.service.live.feeds.contract import NAMED
+from clustertwin.service.live.feeds.contract import first_problems
 from clustertwin.service.live.feeds.reading_stream import SET_BACK_S
 from clustertwin.telemetry.ingest.rates import Faults
 from clustertwin.telemetry.ingest.sources import HistorySource, traces
@@ -118,9 +118,7 @@ class PrometheusFeed:
     def problems(self) -> tuple[str, ...]:
         if self._error:
             return (self._error,)
-        reasons = list(self._refused.values())
-        more = (f"{len(reasons) - NAMED} more nodes are left out",) if len(reasons) > NAMED else ()
-        return (*(f"left out: {reason}" for reason in reasons[:NAMED]), *more)
+        return first_problems([f"left out: {reason}" for reason in self._refused.values()], "nodes are left out")
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 from clustertwin.core.traces import Trace
-from clustertwin.service.live.feeds.contract import NAMED
+from clustertwin.service.live.feeds.contract import first_problems
 from clustertwin.service.live.feeds.job_names import JobName, user_of
 from clustertwin.service.live.feeds.reading_stream import Stream
 from clustertwin.telemetry.ingest.counters import NodeReading
@@ -208,13 +208,12 @@ class RemoteWriteFeed:
         ]
         refused = [*self._samples.crowded.said.copy(), *self._samples.refused.copy().values()]
         refused += [*(reason for reason, _ in self._claims.values()), *apart]
-        more = (f"{len(refused) - NAMED} more nodes are left out",) if len(refused) > NAMED else ()
         dropped = tuple(
             f"{count - since} samples were dropped in the last minutes: {_WHY_DROPPED[kind]}"
             for kind, (count, since, until_s) in self._dropped.items()
             if until_s
         )
-        return (*silent, *refused[:NAMED], *more, *dropped)
+        return (*silent, *first_problems(refused, "nodes are left out"), *dropped)
 
     def counts(self) -> Mapping[str, int]:
         """Samples by outcome, refused series, and the series that are known."""

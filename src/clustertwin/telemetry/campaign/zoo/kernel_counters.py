@@ -49,9 +49,9 @@ def read_counters(groups: Mapping[str, JobGroup], proc: Path = PROC) -> dict[str
     return sample
 
 
-def process_names(group: JobGroup, proc: Path = PROC) -> set[str]:
+def process_names(group: JobGroup) -> set[str]:
     """The names of the programs that run in a group."""
-    names = {_text(proc / str(process) / "comm").strip() for process in group.processes()}
+    names = {_text(PROC / str(process) / "comm").strip() for process in group.processes()}
     return names - {""}
 
 

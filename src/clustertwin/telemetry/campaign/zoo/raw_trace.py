@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -63,11 +62,11 @@ SERIES: dict[str, tuple[str, float]] = {
 _ALLOCATED = "twin_job_cpu_allocated"
 
 
-def series_values(run: RawRun, selector: str, table: Mapping[str, tuple[str, float]] = SERIES) -> NDArray[np.float64]:
+def series_values(run: RawRun, selector: str) -> NDArray[np.float64]:
     """An exported series of a run: (sample,), NaN where it is unknown or not recorded."""
     if selector == _ALLOCATED:
         return np.full(len(run.times_s), float(len(run.labels["cpus"])))
-    pattern, factor = table.get(selector, ("", 1.0))
+    pattern, factor = SERIES.get(selector, ("", 1.0))
     parts = [values for name, values in run.values.items() if pattern and re.fullmatch(pattern, name)]
     return factor * np.sum([_from_zero(part) for part in parts], axis=0) if parts else np.full(len(run.times_s), np.nan)
 
@@ -78,14 +77,14 @@ def _from_zero(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.arange(len(values)) < known[0], 0.0, values) if len(known) else values
 
 
-def operands_of(run: RawRun, schema: Schema, table: Mapping[str, tuple[str, float]] = SERIES) -> NDArray[np.float64]:
+def operands_of(run: RawRun, schema: Schema) -> NDArray[np.float64]:
     """The operands of every channel of a schema: (sample, channel, operand)."""
     operands = np.full((len(run.times_s), len(schema), 2), np.nan)
     for place, channel in enumerate(schema.channels):
         series = channel.derivation.series.get("twin", ((), ())) if channel.derivation else ((), ())
         for which, selectors in enumerate(series):
             if selectors:
-                operands[:, place, which] = np.sum([series_values(run, name, table) for name in selectors], axis=0)
+                operands[:, place, which] = np.sum([series_values(run, name) for name in selectors], axis=0)
     return operands
 
 

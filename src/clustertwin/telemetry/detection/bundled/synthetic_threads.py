@@ -21,10 +21,10 @@ FLUSH = (1e-4, 0.03)  # share of the time in which pages are written to a disk
 _STEPS = 5  # in a second, because a period can be shorter than a second
 
 
-def synthetic_node(threads: int, seconds: int, rng: np.random.Generator, start_s: int = 0) -> Trace:
+def synthetic_node(threads: int, seconds: int, rng: np.random.Generator) -> Trace:
     """A node with independent threads."""
     values = np.stack([_thread(seconds, rng) for _ in range(threads)])
-    return Trace("invented", tuple(range(threads)), start_s, CPU, values, np.ones((threads, seconds), np.bool_))
+    return Trace("invented", tuple(range(threads)), 0, CPU, values, np.ones((threads, seconds), np.bool_))
 
 
 def _thread(seconds: int, rng: np.random.Generator) -> NDArray[np.float32]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.events.causes import HUNG_RANK, IDLE, MISBOUND, STALLED_IO, STRAGGLER, UNUSUAL
+from clustertwin.telemetry.detection.events.known_mean import known_mean
 from clustertwin.telemetry.moments.moment import Moment
 
 FRESH_S = 30  # seconds that a diagnosis looks at: at the first alarm, most of a window is still normal
@@ -109,9 +110,7 @@ def _means(moment: Moment, threads: Rows, seconds: slice) -> Means:
     values = moment.values[threads, seconds]
     own = np.arange(length, 0, -1)[seconds] <= moment.age_s[threads, None]
     known = moment.valid[threads, seconds] & own
-    count = known.sum(1)[:, None]
-    total = np.where(known[:, :, None], values, 0).sum(1, dtype=np.float64)
-    return np.where(count >= LEAST_S, total / np.maximum(count, 1), np.nan)
+    return known_mean(values, known[:, :, None], 1, LEAST_S)
 
 
 def _since_s(moment: Moment, diagnosis: tuple[str, str], telling: Rows, others: Rows) -> int:
@@ -134,8 +133,7 @@ def _since_s(moment: Moment, diagnosis: tuple[str, str], telling: Rows, others: 
 def _over_time(moment: Moment, rows: Rows, channel: str, last_s: int) -> NDArray[np.float64]:
     """(second,) the mean of a channel over these threads; NaN where none of them is known."""
     values, known = moment.values[rows, -last_s:, moment.schema.index(channel)], moment.valid[rows, -last_s:]
-    count = known.sum(0)
-    return np.where(count > 0, np.where(known, values, 0).sum(0, dtype=np.float64) / np.maximum(count, 1), np.nan)
+    return known_mean(values, known, 0)
 
 
 def _smoothed(mean: NDArray[np.float64], over_s: int = 15) -> NDArray[np.float64]:

@@ -56,7 +56,7 @@ class Event:
         return self.places[0][0] if self.places else ""
 
     @property
-    def found(self) -> bool:
+    def by_finding(self) -> bool:
         """Whether a finding opened it, and gave it its cause."""
         return bool(self.question) and self.view == self.question
 

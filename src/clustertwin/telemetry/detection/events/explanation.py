@@ -17,6 +17,7 @@ from clustertwin.telemetry.detection.events.diagnosis import Diagnosis, diagnose
 from clustertwin.telemetry.detection.events.event import Event
 from clustertwin.telemetry.detection.events.event_title import Baseline
 from clustertwin.telemetry.detection.events.explanation_text import explain_in_words, known_fault
+from clustertwin.telemetry.detection.events.known_mean import known_mean
 from clustertwin.telemetry.detection.questions.finding import Finding
 from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.moments.moment import Moment
@@ -168,16 +169,14 @@ def explain(
     view = scores.deciding_view(worst) or scores.views[0]
     if view not in detector.views:
         return None
-    diagnosis = diagnose_job(moment, threads, event.cause) if event is not None else None
-    if event is not None and diagnosis is not None and diagnosis.cause != event.cause:
-        diagnosis = None
-    length_s, until_s = min(detector.length_s(view), moment.values.shape[1]), None
+    diagnosis = None
+    if event is not None:
+        diagnosis = diagnose_job(moment, threads, event.cause)
+        if diagnosis is not None and diagnosis.cause != event.cause:
+            diagnosis = None
     if diagnosis is not None:
-        threads, until_s = diagnosis.telling, diagnosis.since_s
-        length_s = min(max(moment.end_s - diagnosis.since_s, _SHORTEST_S), moment.values.shape[1])
-    elif event is not None:  # it began within the window that ends at its onset
-        until_s = event.onset_s - 2 * _SHORTEST_S
-        length_s = min(max(moment.end_s - event.onset_s, 0) + _SHORTEST_S, length_s)
+        threads = diagnosis.telling
+    length_s, until_s = _seconds(moment, detector.length_s(view), event, diagnosis)
     values, valid = _window(moment, length_s)
     known = threads[valid[threads].any(1)]
     seen = _means(values, valid, known)  # (channel,)
@@ -196,8 +195,8 @@ def explain(
         # The peers views expect the median of the job, which the ranks stand for.
         "site": np.full_like(theirs, np.nan) if view.startswith("peers") and neighbours_of == "job" else expected,
     }
-    main = moment.schema.index(diagnosis.channel) if diagnosis else None
-    against, order = _by_relevance(moment, seen, baselines, main)
+    telling = moment.schema.index(diagnosis.channel) if diagnosis else None
+    against, order = _by_relevance(moment, seen, baselines, telling)
     order.sort(key=lambda c: bool(np.isnan(expected[c]) and not np.isnan(expected).all()))  # the detector's own first
     baseline = baselines[against] if against else np.where(np.isnan(expected), theirs, expected)
     main = order[0]
@@ -226,7 +225,7 @@ def explain(
         kept=fault.normal_distance if fault else None,
         kept_ratio=fault.farther_ratio if fault else 0.999,
         node_ratios=_node_ratios(moment, known, values.shape[1]),
-        cause=diagnosis.cause if diagnosis else event.cause if event is not None and event.found else UNUSUAL,
+        cause=_cause(event, diagnosis),
         by_shape=diagnosis is not None,
         against=against,
         of_threads=len(known) + (len(neighbours) if neighbours_of == "job" else 0),
@@ -237,6 +236,24 @@ def diagnose_job(moment: Moment, threads: NDArray[np.intp], before: str = "") ->
     """The diagnosis of the jobs of these threads; None without a job."""
     jobs = np.setdiff1d(moment.job[threads], [-1])
     return diagnose(moment, np.flatnonzero(np.isin(moment.job, jobs)), before) if len(jobs) else None
+
+
+def _cause(event: Event | None, diagnosis: Diagnosis | None) -> str:
+    if diagnosis is not None:
+        return diagnosis.cause
+    return event.cause if event is not None and event.by_finding else UNUSUAL
+
+
+def _seconds(moment: Moment, view_s: int, event: Event | None, diagnosis: Diagnosis | None) -> tuple[int, int | None]:
+    """How many of the last seconds are described, and the time before which the threads' own past lies, if known."""
+    most_s = moment.values.shape[1]
+    length_s = min(view_s, most_s)
+    if diagnosis is not None:
+        return min(max(moment.end_s - diagnosis.since_s, _SHORTEST_S), most_s), diagnosis.since_s
+    if event is not None:  # it began within the window that ends at its onset
+        since_onset_s = max(moment.end_s - event.onset_s, 0)
+        return min(since_onset_s + _SHORTEST_S, length_s), event.onset_s - 2 * _SHORTEST_S
+    return length_s, None
 
 
 def _own_past(moment: Moment, threads: NDArray[np.intp], until_s: int | None) -> Array:
@@ -298,18 +315,12 @@ def _window(moment: Moment, length_s: int) -> tuple[NDArray[np.float32], NDArray
 
 def _means(values: NDArray[np.float32], valid: NDArray[np.bool_], rows: NDArray[np.intp]) -> Array:
     """(channel,) over the valid seconds of these threads; NaN where a channel has none."""
-    known = valid[rows, :, None] & np.isfinite(values[rows])
-    count = known.sum((0, 1))
-    total = np.where(known, values[rows], 0).sum((0, 1), dtype=np.float64)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return known_mean(values[rows], valid[rows, :, None] & np.isfinite(values[rows]), (0, 1))
 
 
 def _mean_of_known(rows: NDArray[np.float32]) -> Array:
     """(channel,) the mean over the threads that are not NaN; NaN where all are."""
-    known = ~np.isnan(rows)
-    count = known.sum(0)
-    total = np.where(known, rows, 0).sum(0, dtype=np.float64)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return known_mean(rows, ~np.isnan(rows), 0)
 
 
 def _neighbours(moment: Moment, valid: NDArray[np.bool_], threads: NDArray[np.intp]) -> tuple[NDArray[np.intp], str]:

@@ -107,8 +107,8 @@ class Tracker:
         if findings is not None and self.settings.opened_by == "findings":
             alarming = [finding for finding in findings if finding.opens_event]
             step_s = self._remember(moment, scores, np.inf)
-            changes = self._open_found(moment, alarming, model, owners or {})
-            return changes + self._review(moment, self._found_scores(scores, alarming), threshold, step_s)
+            changes = self._open_by_findings(moment, alarming, model, owners or {})
+            return changes + self._review(moment, self._scores_of_findings(scores, alarming), threshold, step_s)
         bar = max(threshold * self.settings.margin, score_by_chance(moment, self.settings.chance_per_node_day))
         step_s = self._remember(moment, scores, bar)
         changes = self._open_or_extend(moment, scores, model, owners or {})
@@ -120,7 +120,7 @@ class Tracker:
         self._times.clear()
         self._alarms.clear()
 
-    def _found_scores(self, scores: Scores, alarming: Sequence[Finding]) -> Scores:
+    def _scores_of_findings(self, scores: Scores, alarming: Sequence[Finding]) -> Scores:
         """The strength of each thread's findings as its score: 0 without one, NaN where its score is unknown."""
         strength = np.where(np.isnan(scores.score), np.float32(np.nan), np.float32(0))
         for finding in alarming:
@@ -128,7 +128,7 @@ class Tracker:
             strength[rows] = np.fmax(strength[rows], np.float32(finding.strength))
         return replace(scores, score=strength)
 
-    def _open_found(
+    def _open_by_findings(
         self, moment: Moment, alarming: Sequence[Finding], model: str, owners: Mapping[str, str]
     ) -> list[Change]:
         """Open or extend the event of every finding that has held long enough, one for a job and kind of cause."""
@@ -139,16 +139,16 @@ class Tracker:
         if not groups:
             return []
         index, changes = OpenEventIndex(self._open.values()), []
-        for found in groups.values():
-            lead = naming_finding(found, moment.end_s)
+        for group in groups.values():
+            lead = naming_finding(group, moment.end_s)
             if lead is None:
                 continue
-            new = _event_of(lead, found, moment, model, owners)
+            new = _event_of(lead, group, moment, model, owners)
             known = index.find(new, memory=lead.cause in MEMORY_CAUSES)
             before = known.event.cause if known is not None else new.cause
             if before != new.cause and not names_better(new.cause, before):
-                still = [f for f in found if f.cause == before and f.held(moment.end_s)]
-                new = _event_of(still[0], found, moment, model, owners) if still else new
+                still = [f for f in group if f.cause == before and f.held(moment.end_s)]
+                new = _event_of(still[0], group, moment, model, owners) if still else new
             changes += self._admit(new, moment, index)
         return changes
 
@@ -231,7 +231,7 @@ class Tracker:
         if known is None and _is_node_wide(moment, new):
             known = index.find_on_node(new, self.settings.same_cause_s)
         if known is not None:
-            since_s = new.since_s if new.found else moment.end_s
+            since_s = new.since_s if new.by_finding else moment.end_s
             if not known.has_changed_cause(new.cause, since_s, moment.end_s, self.settings.needed_s):
                 known.event = merge(known.event, new)
                 index.add(known)
@@ -289,10 +289,12 @@ class Tracker:
         return changes
 
 
-def _event_of(lead: Finding, found: Sequence[Finding], moment: Moment, model: str, owners: Mapping[str, str]) -> Event:
+def _event_of(
+    lead: Finding, findings: Sequence[Finding], moment: Moment, model: str, owners: Mapping[str, str]
+) -> Event:
     """The event of the finding that names it, on all nodes of its job. Other findings add their strength."""
     places: Places = ()
-    for finding in (lead, *(finding for finding in found if finding.cause == lead.cause)):
+    for finding in (lead, *(finding for finding in findings if finding.cause == lead.cause)):
         places = join_places(places, ((finding.node, finding.cpus),))
     return Event(
         id="",
@@ -302,7 +304,7 @@ def _event_of(lead: Finding, found: Sequence[Finding], moment: Moment, model: st
         onset_s=lead.since_s,
         seen_s=moment.end_s,
         end_s=None,
-        score=max(finding.strength for finding in found),
+        score=max(finding.strength for finding in findings),
         view=lead.question,
         model=model,
         cause=lead.cause,

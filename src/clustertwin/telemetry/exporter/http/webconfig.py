@@ -104,17 +104,17 @@ def server_context(tls: TlsSettings) -> ssl.SSLContext:
 def _tls(value: Any, path: str) -> TlsSettings | None:
     if value is None:
         return None
-    given = _mapping(value, path, "tls_server_config")
-    _refuse_unknown(given, TLS_KEYS, f"{path}: tls_server_config")
-    for key, text in given.items():
+    section = _mapping(value, path, "tls_server_config")
+    _refuse_unknown(section, TLS_KEYS, f"{path}: tls_server_config")
+    for key, text in section.items():
         if not isinstance(text, str):
             raise SettingsError(f"{path}: tls_server_config: {key}: must be a string")
     for key in ("cert_file", "key_file"):
-        if not given.get(key):
+        if not section.get(key):
             raise SettingsError(f"{path}: tls_server_config: {key} is missing")
     home = os.path.dirname(os.path.abspath(path))
-    files = {key: os.path.join(home, text) for key, text in given.items() if key.endswith("_file") and text}
-    tls = TlsSettings(**{**given, **files})
+    files = {key: os.path.join(home, text) for key, text in section.items() if key.endswith("_file") and text}
+    tls = TlsSettings(**{**section, **files})
     for key, known in (("client_auth_type", CLIENT_AUTH), ("min_version", VERSIONS), ("max_version", VERSIONS)):
         if getattr(tls, key) not in known:
             choices = ", ".join(known)
@@ -130,7 +130,7 @@ def _mapping(value: Any, path: str, what: str) -> dict[str, Any]:
     return value
 
 
-def _refuse_unknown(given: dict[str, Any], known: frozenset[str] | set[str], where: str) -> None:
-    for key in given:
+def _refuse_unknown(section: dict[str, Any], known: frozenset[str] | set[str], where: str) -> None:
+    for key in section:
         if key not in known:
             raise SettingsError(f"{where}: unknown key {key!r}; the keys are {', '.join(sorted(known))}")

@@ -43,10 +43,10 @@ class PushedLayout:
 
     def jobs(self, values: NDArray[np.float64], last: tuple[bytes, tuple[JobCpus, ...]]) -> tuple[JobCpus, ...]:
         """The jobs at one instant; the same object as the last ones if nothing has changed."""
-        given = values[self.allocated] > 0
-        if given.tobytes() == last[0]:
+        is_allocated = values[self.allocated] > 0
+        if is_allocated.tobytes() == last[0]:
             return last[1]
-        return jobs_of(pair for pair, has in zip(self.of_allocated, given.tolist(), strict=True) if has)
+        return jobs_of(pair for pair, has in zip(self.of_allocated, is_allocated.tolist(), strict=True) if has)
 
 
 def layout_of(columns: Sequence[tuple[str, dict[str, str]]], dialect: Dialect) -> PushedLayout:

@@ -82,7 +82,8 @@ def place_series(instance: str, times_s: NDArray[np.float64], answers: Iterable[
             plan = _plan(plan.dialect, plan.rows[left], [plan.labels[i] for i in left.tolist()])
         if len(plan.rows):
             times, values = values_at(times_s, plan.rows, answer)
-            placed += [PlacedSeries(plan, times, values)] * bool(len(values))
+            if len(values):
+                placed.append(PlacedSeries(plan, times, values))
     return placed
 
 

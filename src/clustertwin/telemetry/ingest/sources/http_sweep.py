@@ -56,12 +56,10 @@ def unpack(received: bytearray, ended: bool, chunks: ChunkEnds | None = None) ->
     ValueError if the bytes are not HTTP/1.
     """
     end = received.find(b"\r\n\r\n")
-    if end < 0:
-        if len(received) > LIMITS.head_bytes:
-            raise ValueError(f"the head of the response is longer than {LIMITS.head_bytes} bytes")
-        return None
-    if end > LIMITS.head_bytes:
+    if (len(received) if end < 0 else end) > LIMITS.head_bytes:
         raise ValueError(f"the head of the response is longer than {LIMITS.head_bytes} bytes")
+    if end < 0:
+        return None
     head, body_at = received[: end + 2], end + 4
     status = _STATUS.match(head)
     if status is None:
@@ -183,7 +181,7 @@ class HttpSweep:
         connection.prepare(path, params, accept, self._clock())
         self._pending.add(number)
         self._awaited.add(number)
-        self._send(number, connection)
+        self._send(connection)
 
     def responses(self, within_s: float) -> Iterator[tuple[int, bytes | SourceError]]:
         """Bodies and failures as they arrive, until `within_s` has passed or every server of this round has responded.
@@ -214,7 +212,7 @@ class HttpSweep:
         for part in (self._epoll, self._wake_reader, self._wake_writer):
             part.close()
 
-    def _send(self, number: int, connection: _ServerConnection) -> None:
+    def _send(self, connection: _ServerConnection) -> None:
         """Send on the open connection, or on a new one as soon as it is connected."""
         if connection.socket is not None:
             try:
@@ -264,7 +262,7 @@ class HttpSweep:
         if ended and not connection.received and not connection.is_new:
             # The server had closed an idle connection: that is not a failure. Connect again.
             self._drop(connection)
-            self._send(number, connection)
+            self._send(connection)
             return None
         try:
             if len(connection.received) > connection.endpoint.most_bytes:

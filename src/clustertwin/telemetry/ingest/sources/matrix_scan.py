@@ -136,7 +136,7 @@ def _scan(text, at, end, places, first, is_odd, times_s, values):  # type: ignor
                 at += 1
             elif text[at] != _CLOSE:
                 return False
-        if at + 1 >= end + 1 or text[at] != _CLOSE or text[at + 1] != _END:
+        if at >= end or text[at] != _CLOSE or text[at + 1] != _END:
             return False
         at += 2
         places[row, 3] = at

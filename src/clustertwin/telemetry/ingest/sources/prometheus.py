@@ -47,6 +47,7 @@ from clustertwin.telemetry.ingest.sources.query_answer import (
     T,
     TooManySeries,
     read_answer,
+    series_of,
 )
 from clustertwin.telemetry.ingest.sources.series_table import (
     NodePlan,
@@ -109,18 +110,15 @@ class Prometheus:
 
     def raw(self, metric: str, start_s: float, end_s: float, labels: Sequence[tuple[str, str]] = ()) -> list[Series]:
         """The raw samples of every series of a metric from `start_s` to `end_s`."""
-        return self._raw(metric, [f'{name}="{value}"' for name, value in labels], start_s, end_s)
-
-    def _raw(self, metric: str, matchers: list[str], start_s: float, end_s: float) -> list[Series]:
-        labels = (
-            self._labels.setdefault(metric or matchers[0], LabelReader(list)) if not matchers or not metric else None
-        )
-        answers = list(self._answers(metric, matchers, start_s, end_s, labels or LabelReader(list)))
+        matchers = [f'{name}="{value}"' for name, value in labels]
+        # Questions about single jobs or nodes are not repeated, so their labels are not kept.
+        reader = LabelReader(list) if matchers else self._labels.setdefault(metric, LabelReader(list))
+        answers = list(self._answers(metric, matchers, start_s, end_s, reader))
         if len(answers) == 1:
-            return [series for series in _series_of(answers[0]) if len(series.times_s)]
+            return [series for series in series_of(answers[0]) if len(series.times_s)]
         pieces: dict[tuple[tuple[str, str], ...], list[Series]] = {}
         for answer in answers:
-            for series in _series_of(answer):
+            for series in series_of(answer):
                 pieces.setdefault(tuple(sorted(series.labels.items())), []).append(series)
         joined = [
             Series(dict(key), np.concatenate([s.times_s for s in parts]), np.concatenate([s.values for s in parts]))
@@ -135,7 +133,7 @@ class Prometheus:
         begin_s = start_s
         while begin_s < end_s:
             stop_s = min(begin_s + self._piece_s, end_s)
-            joined = ",".join(matchers + self._crowded.matchers(stop_s) + [self.matchers] * bool(self.matchers))
+            joined = ",".join(filter(None, [*matchers, *self._crowded.matchers(stop_s), self.matchers]))
             self.refused |= self._crowded.reasons
             # Servers differ in whether a range includes its left end: query more, and cut here.
             query = f"{metric}{{{joined}}}[{round((stop_s - begin_s) * 1000) + 1000}ms]"
@@ -239,11 +237,6 @@ def _without_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _series_of(answer: MatrixAnswer[list[Labels | None]]) -> list[Series]:
-    spans = zip(answer.labels, answer.first.tolist(), answer.first[1:].tolist(), strict=False)
-    return [Series(one, answer.times_s[a:b], answer.values[a:b]) for one, a, b in spans if one is not None]
 
 
 def _with_channels(counters: Counters, placed: list[PlacedSeries]) -> Counters:

@@ -132,9 +132,13 @@ def parse_answer(
 
     With `refused`, a series with too many or too long labels is left out and named there, under its instance.
     """
-    answer = read_answer(body, url, query, LabelReader(list), limits, refused)
+    return series_of(read_answer(body, url, query, LabelReader(list), limits, refused))
+
+
+def series_of(answer: MatrixAnswer[list[Labels | None]]) -> list[Series]:
+    """The series of an answer, without those that were refused."""
     spans = zip(answer.labels, answer.first.tolist(), answer.first[1:].tolist(), strict=False)
-    return [Series(one, answer.times_s[a:b], answer.values[a:b]) for one, a, b in spans if one is not None]
+    return [Series(labels, answer.times_s[a:b], answer.values[a:b]) for labels, a, b in spans if labels is not None]
 
 
 def read_answer(

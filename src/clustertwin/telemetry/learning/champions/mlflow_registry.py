@@ -40,10 +40,10 @@ _ENVIRONMENT = {
 class MlflowRegistry:
     """An MLflow tracking server by URL, or a database file."""
 
-    def __init__(self, uri: str, experiment: str = MODEL) -> None:
+    def __init__(self, uri: str) -> None:
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        self.uri, self.experiment = uri, experiment
+        self.uri = uri
         mlflow = require("mlflow", "learn")
         with self._errors_as_source_error():
             self._client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
@@ -138,13 +138,13 @@ class MlflowRegistry:
             raise SourceError(f"{where}: {type(error).__name__}: {text}") from error
 
     def _experiment_id(self) -> str:
-        experiment = self._client.get_experiment_by_name(self.experiment)
+        experiment = self._client.get_experiment_by_name(MODEL)
         if experiment is not None:
             return str(experiment.experiment_id)
         location = None
         if self.uri.startswith("sqlite:///"):
             location = (Path(self.uri.removeprefix("sqlite:///")).parent / "artifacts").as_uri()
-        return str(self._client.create_experiment(self.experiment, artifact_location=location))
+        return str(self._client.create_experiment(MODEL, artifact_location=location))
 
     def _find_or_create_run(self, experiment: str, key: str, name: str, tags: dict[str, str]) -> Any:
         runs = self._client.search_runs([experiment], f"tags.`{_TAG}` = '{key}'", max_results=1)

@@ -59,14 +59,14 @@ class SiteGoldenSet:
         return len(self.cases) >= FEWEST_CASES
 
 
-def site_golden_set(moments: Sequence[Moment], seed: int = 0, cases: int = CASES) -> SiteGoldenSet:
-    """Impose each fault on up to `cases` healthy jobs of these moments: as many different jobs as there are."""
+def site_golden_set(moments: Sequence[Moment], seed: int = 0) -> SiteGoldenSet:
+    """Impose each fault on up to `CASES` healthy jobs of these moments: as many different jobs as there are."""
     healthy = [job for moment in moments for job in _healthy_jobs(moment)]
     imposed = []
     for number, kind in enumerate((*FAULTS, LEAK)):
         rng = np.random.default_rng((seed, number))
         suitable = [i for i, job in enumerate(healthy) if _suits(kind, job)]
-        for i in _different_jobs(healthy, suitable, cases, rng):
+        for i in _different_jobs(healthy, suitable, CASES, rng):
             imposed.append(ImposedCase(kind, i, impose(kind, healthy[i], rng)))
     used = sorted({case.job for case in imposed})
     place = {old: new for new, old in enumerate(used)}

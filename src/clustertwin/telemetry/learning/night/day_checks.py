@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from clustertwin.core.formatting import listed
 from clustertwin.telemetry.learning.night.calendar_day import DayLimits
 from clustertwin.telemetry.learning.night.day_census import DayCensus
 from clustertwin.telemetry.learning.night.day_sampling import DaySplit
@@ -54,13 +55,13 @@ def _missing_nodes(census: DayCensus, last: DayCensus, limits: DayLimits, notes:
     """Compare with the last census; smaller differences become notes."""
     missing = sorted(set(last.seen) - _covered(census, limits))
     if len(last.seen) - len(missing) < limits.coverage * len(last.seen):
-        return f"{len(missing)} of {len(last.seen)} nodes are missing: {_listed(missing)}"
+        return f"{len(missing)} of {len(last.seen)} nodes are missing: {listed(missing, 5)}"
     if missing:
-        notes.append(f"nodes missing since the last night: {_listed(missing)}")
+        notes.append(f"nodes missing since the last night: {listed(missing, 5)}")
     total = max(sum(last.job_types.values()), 1)
     gone = [name for name, count in last.job_types.items() if count > 0.1 * total and name not in census.job_types]
     if gone:
-        notes.append(f"common job types that did not run: {_listed(gone)}")
+        notes.append(f"common job types that did not run: {listed(gone, 5)}")
     return ""
 
 
@@ -75,7 +76,3 @@ def _drift(alarming: float, limits: DayLimits) -> str:
 
 def _covered(census: DayCensus, limits: DayLimits) -> set[str]:
     return {node for node, part in census.seen.items() if part >= limits.coverage}
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from clustertwin.core.formatting import listed
 from clustertwin.telemetry.learning.night.calendar_day import Day
 from clustertwin.telemetry.learning.night.step_journal import read_document
 from clustertwin.telemetry.learning.night.verdicts import VerdictSource, VettedSpan, confirmed
@@ -63,5 +64,4 @@ def _same_event(span: VettedSpan, row: dict[str, float | str]) -> bool:
 
 
 def _nodes(spans: Sequence[VettedSpan]) -> str:
-    nodes = sorted({span.node for span in spans})
-    return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more nodes" if len(nodes) > 3 else "")
+    return listed(sorted({span.node for span in spans}), 3, " nodes")

@@ -14,7 +14,7 @@ import orjson
 
 from clustertwin.core import files
 from clustertwin.core.errors import RecordingError
-from clustertwin.core.foreign_files import LATEST_S, read_regular
+from clustertwin.core.foreign_files import LATEST_S, read_recorded
 
 #: Jobs of a node whose channels are recorded at the same time. Each takes 36 KB of memory while an hour is written.
 SLOTS = 8
@@ -68,12 +68,8 @@ class JobSlots:
 
 def read(path: Path) -> list[Assignment]:
     """The assignments in the order of their starts; empty if there is no file."""
-    try:
-        return parse(read_regular(path, MOST_BYTES), path)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
+    data = read_recorded(path, MOST_BYTES)
+    return [] if data is None else parse(data, path)
 
 
 def parse(data: bytes, where: object = "jobs") -> list[Assignment]:

@@ -16,7 +16,7 @@ import orjson
 
 from clustertwin.core import files
 from clustertwin.core.errors import RecordingError
-from clustertwin.core.foreign_files import read_regular
+from clustertwin.core.foreign_files import read_recorded
 from clustertwin.core.formatting import visible
 from clustertwin.core.traces import JobSpan
 
@@ -50,12 +50,9 @@ def drop_before(path: Path, before_s: float) -> None:
     Lines are in the order of their events, so the first line of a later event ends the search: a long file is not
     parsed as a whole. The lines of jobs that still run stay.
     """
-    try:
-        data = read_regular(path, MOST_BYTES)
-    except FileNotFoundError:
+    data = read_recorded(path, MOST_BYTES)
+    if data is None:
         return
-    except OSError as error:
-        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
     running: dict[tuple[Any, ...], bytes] = {}
     at = 0
     while end := data.find(b"\n", at) + 1:
@@ -82,12 +79,8 @@ def rewrite(path: Path, spans: list[JobSpan]) -> None:
 
 def read(path: Path) -> list[JobSpan]:
     """The labels, ordered by start; empty if there is no file."""
-    try:
-        return parse(read_regular(path, MOST_BYTES), path)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise RecordingError(path, f"cannot be read: {error.strerror}") from error
+    data = read_recorded(path, MOST_BYTES)
+    return [] if data is None else parse(data, path)
 
 
 def parse(data: bytes, where: object = "labels") -> list[JobSpan]:

@@ -6,7 +6,7 @@ without point adjustment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -34,7 +34,6 @@ def detection_section(
     models: Mapping[str, Autoencoder],
     default: str,
     seed: int = 0,
-    rivals: Sequence[str] = tuple(RIVALS),
     progress: Callable[[str], None] = lambda step: None,
 ) -> Section:
     """The section. The detector uses the model `default`; baseline detectors that are not installed are left out."""
@@ -51,10 +50,10 @@ def detection_section(
     scorers |= {f"only {view}": _view(score, i) for i, view in enumerate(ours.views)}
     scorers |= {f"{name}, error": model_error(StoredModel(name, model)) for name, model in models.items()}
     missing = []
-    for name in rivals:
+    for name, rival in RIVALS.items():
         progress(name)
         try:
-            scorers[name] = RIVALS[name](train, seed)
+            scorers[name] = rival(train, seed)
         except MissingExtra:
             missing.append(name)
     metrics: list[dict[str, ScorerMetrics]] = []

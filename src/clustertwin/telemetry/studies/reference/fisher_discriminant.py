@@ -16,7 +16,7 @@ RATIO = 5.0  # smallest ratio of the variance between jobs to the variance withi
 _RIDGE = 1e-6  # for directions without variance
 
 
-def discriminant_directions(z: NDArray[np.floating], windows: Windows, ratio: float = RATIO) -> NDArray[np.float64]:
+def discriminant_directions(z: NDArray[np.floating], windows: Windows) -> NDArray[np.float64]:
     """The directions, strongest first, and at least one. Threads without a job are ignored."""
     with_job = windows.job != ""
     name = np.char.add(np.char.add(windows.campaign[with_job], "/"), windows.job[with_job])
@@ -29,5 +29,5 @@ def discriminant_directions(z: NDArray[np.floating], windows: Windows, ratio: fl
     # In whitened coordinates the windows of a job have unit covariance.
     whitening = np.linalg.inv(np.linalg.cholesky(within)).T  # (latent, latent)
     variance, axes = np.linalg.eigh(np.cov((x @ whitening).T))  # ascending
-    keep = max(1, int((variance > 1 + ratio).sum()))
+    keep = max(1, int((variance > 1 + RATIO).sum()))
     return whitening @ axes[:, ::-1][:, :keep]

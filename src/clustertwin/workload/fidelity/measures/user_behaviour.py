@@ -9,6 +9,8 @@ import numpy as np
 from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
 from clustertwin.workload.jobs import Jobs
 
+_BUSIEST = 10  # users of each log that are paired
+
 
 @dataclass(frozen=True, slots=True)
 class UserBehaviour:
@@ -54,22 +56,21 @@ def gini(counts: np.ndarray) -> float:
     return float((2 * rank - len(ordered) - 1) @ ordered / (len(ordered) * ordered.sum()))
 
 
-def users(real: ComparedLog, synthetic: ComparedLog, busiest: int = 10) -> UserComparison:
+def users(real: ComparedLog, synthetic: ComparedLog) -> UserComparison:
     """Compare the users of two logs. User codes may differ between the logs, so users are paired by their job count."""
-    gap = _profile_gap(real.jobs, synthetic.jobs, busiest)
-    return UserComparison(behaviour(real.jobs), behaviour(synthetic.jobs), gap)
+    return UserComparison(behaviour(real.jobs), behaviour(synthetic.jobs), _profile_gap(real.jobs, synthetic.jobs))
 
 
-def _profile_gap(real: Jobs, synthetic: Jobs, busiest: int) -> float:
-    a, b = _profiles(real, busiest), _profiles(synthetic, busiest)
+def _profile_gap(real: Jobs, synthetic: Jobs) -> float:
+    a, b = _profiles(real), _profiles(synthetic)
     n = min(len(a), len(b))
     return float(np.abs(a[:n] - b[:n]).mean()) if n else 0.0
 
 
-def _profiles(jobs: Jobs, busiest: int) -> np.ndarray:
+def _profiles(jobs: Jobs) -> np.ndarray:
     """(user, 2) log of the median size and run time of the busiest users, busiest first."""
     codes, counts = np.unique(jobs.user, return_counts=True)
     size = np.where(jobs.nodes > 0, jobs.nodes, np.maximum(jobs.cpus, 0))
-    chosen = codes[np.argsort(-counts, kind="stable")][:busiest]
+    chosen = codes[np.argsort(-counts, kind="stable")][:_BUSIEST]
     return np.array([[np.log1p(np.median(values[jobs.user == user])) for values in (size, np.maximum(jobs.run_s, 0))]
                      for user in chosen])  # fmt: skip

@@ -1,4 +1,4 @@
-"""Words -> small integer codes, the same code for the same word in all batches of a log."""
+"""Words <-> small integer codes, the same code for the same word in all batches of a log."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from clustertwin.workload.jobs import Jobs
 
 
 class WordCodes:
@@ -28,3 +30,15 @@ class WordCodes:
     def words(self) -> tuple[str, ...]:
         """The word of each code."""
         return tuple(self._codes)
+
+
+def words_behind(jobs: Jobs, column: str, unknown: str = "") -> list[str]:
+    """The words that the codes of a column stand for; the codes themselves if the log has no words for them."""
+    names = jobs.names.get(column)
+
+    def word(code: int) -> str:
+        if code < 0:
+            return unknown
+        return names[code] if names else str(code)
+
+    return [word(code) for code in getattr(jobs, column).tolist()]

@@ -40,9 +40,9 @@ class NoisySums:
         return shares(self.total(query, rows), self.multipliers[query])
 
 
-def unit_counts(unit: Ints, units: int, cell: Ints, cells: int, weight: Floats | None = None) -> Floats:
-    """(unit, cell) how often each cell occurs in each unit, or the sum of a weight."""
-    table = np.bincount(unit * cells + cell, weights=weight, minlength=units * cells)
+def unit_counts(unit: Ints, units: int, cell: Ints, cells: int) -> Floats:
+    """(unit, cell) how often each cell occurs in each unit."""
+    table = np.bincount(unit * cells + cell, minlength=units * cells)
     return table.reshape(units, cells).astype(np.float64)
 
 

@@ -18,7 +18,7 @@ from clustertwin.core.job_health import ClusterHealth, JobHealth
 from clustertwin.workload.jobs import COLUMNS, Jobs
 from clustertwin.workload.machine_size import Unit
 from clustertwin.workload.simulator.forecast.squeue import LiveQueue
-from clustertwin.workload.simulator.forecast.start_times import Scenario
+from clustertwin.workload.simulator.forecast.start_times import Scenario, draw_left_s, limit_fractions
 from clustertwin.workload.simulator.simulate_log import simulate
 
 Choice = Literal["leave", "cancel", "requeue", "drain"]
@@ -126,16 +126,17 @@ def _futures(
     settings: ActionSettings,
 ) -> tuple[NDArray[np.float64], list[Jobs]]:
     """How long the job goes on if it is left alone, (future,), and the jobs of each future."""
-    fractions = _limit_fractions(past)
+    # Without a past, every fraction is as likely.
+    fractions = np.linspace(0.0, 1.0, 101) if past is None else limit_fractions(past)
     ahead_s = -queue.jobs.submit_s
-    limit_s = queue.jobs.request_s - ahead_s + queue.elapsed_s
-    to_limit_s = float(limit_s[row] - queue.elapsed_s[row]) + _spread(settings.overruns_s, settings.futures, rng)
+    to_limit_s = queue.limit_s - queue.elapsed_s
+    hung_s = float(to_limit_s[row]) + _spread(settings.overruns_s, settings.futures, rng)
     wrong = _spread(np.linspace(0.0, 1.0, 1000), settings.futures, rng) >= (health.sure if health.hangs else 0.0)
     left_s, futures = np.empty(settings.futures), []
     for i in range(settings.futures):
-        drawn = _draw(limit_s, queue.elapsed_s, fractions, rng)
-        drawn = remaining_times(drawn, queue, limit_s - queue.elapsed_s, settings.known, rng) + ahead_s
-        left_s[i] = float(drawn[row] - ahead_s[row]) if wrong[i] else to_limit_s[i]
+        drawn_s = draw_left_s(queue, fractions, rng)
+        drawn = remaining_times(drawn_s, queue, to_limit_s, settings.known, rng) + ahead_s
+        left_s[i] = float(drawn[row] - ahead_s[row]) if wrong[i] else hung_s[i]
         futures.append(replace(queue.jobs, run_s=drawn))
     return left_s, [_with(jobs, row, s + ahead_s[row]) for jobs, s in zip(futures, left_s, strict=True)]
 
@@ -144,29 +145,6 @@ def _spread(values: NDArray[np.float64] | Sequence[float], count: int, rng: np.r
     """Equally likely values, each as often as it is likely, in random order: drawn at random, they would add noise."""
     places = ((np.arange(count) + 0.5) / count * len(values)).astype(int)
     return rng.permutation(np.sort(values)[places])
-
-
-def _limit_fractions(past: Jobs | None) -> NDArray[np.float64]:
-    """Run times of the past as fractions of their limits. Without a past, every fraction is as likely."""
-    if past is None:
-        return np.linspace(0.0, 1.0, 101)
-    known = (past.request_s > 0) & (past.run_s >= 0)
-    if not known.any():
-        raise SettingsError("the log of the past has no time limits, so run times cannot be predicted from it")
-    return np.sort(np.clip(past.run_s[known] / past.request_s[known], 0.0, 1.0))
-
-
-def _draw(
-    limit_s: NDArray[np.float64],
-    elapsed_s: NDArray[np.float64],
-    fractions: NDArray[np.float64],
-    rng: np.random.Generator,
-) -> NDArray[np.float64]:
-    """The remaining run time of each job, from those fractions that it has not passed."""
-    lowest = np.searchsorted(fractions, elapsed_s / limit_s, side="right")
-    ends = np.append(fractions, 1.0)
-    drawn = ends[rng.integers(lowest, np.maximum(len(fractions), lowest + 1))]
-    return np.maximum((limit_s * drawn - elapsed_s).round(), 1.0)
 
 
 def remaining_times(
@@ -229,8 +207,7 @@ def _appended(jobs: Jobs, original: Jobs, row: int, queue: LiveQueue) -> Jobs:
     columns: dict[str, Any] = {name: np.append(getattr(jobs, name), getattr(original, name)[row]) for name in COLUMNS}
     columns["id"][-1] = int(jobs.id.max()) + 1
     columns["submit_s"][-1] = 0.0
-    limit_s = float(queue.jobs.request_s[row] + queue.jobs.submit_s[row] + queue.elapsed_s[row])
-    columns["run_s"][-1] = columns["request_s"][-1] = max(limit_s, 1.0)
+    columns["run_s"][-1] = columns["request_s"][-1] = max(float(queue.limit_s[row]), 1.0)
     return replace(jobs, **columns)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.interval_scale import DEFAULT_SCALE, IntervalScale
@@ -192,10 +191,6 @@ def _with_like(queue: LiveQueue, like: LikeJob, unit: Unit) -> LiveQueue:
     return LiveQueue(jobs, (*queue.names, LIKE), np.append(queue.elapsed_s, 0.0), queue.running, queue.held)
 
 
-def _limits_s(queue: LiveQueue) -> NDArray[np.float64]:
-    return queue.jobs.request_s + queue.jobs.submit_s + queue.elapsed_s
-
-
 def _history(queue: LiveQueue, past: LivePast | None, unit: Unit) -> RunTimeHistory:
     """Recent run times of the past; the rows of the queue's jobs follow those of the past."""
     jobs = past.jobs if past else queue.jobs.take(slice(0, 0))
@@ -205,7 +200,7 @@ def _history(queue: LiveQueue, past: LivePast | None, unit: Unit) -> RunTimeHist
     users = [codes.get(names[code], far + code) if 0 <= code < len(names) else far + max(code, 0) for code in jobs.user]
     history = new_history(
         np.concatenate([np.array(users, np.int64), queue.jobs.user]),
-        np.concatenate([jobs.request_s, _limits_s(queue)]),
+        np.concatenate([jobs.request_s, queue.limit_s]),
         np.concatenate([job_sizes(jobs, unit), job_sizes(queue.jobs, unit)]),
     )
     if past:
@@ -222,7 +217,7 @@ def _moment(queue: LiveQueue, procs: int, unit: Unit, before: int) -> QueueMomen
         name = queue.names[int((size > procs).argmax())]
         raise SettingsError(f"job {name} needs {int(size.max()):,} {unit}, and the machine has {procs:,}")
     rows = before + np.arange(len(queue.jobs))
-    return QueueMoment(procs, size, _limits_s(queue), queue.elapsed_s, rows, queue.running)
+    return QueueMoment(procs, size, queue.limit_s, queue.elapsed_s, rows, queue.running)
 
 
 def _arrivals(submissions: FutureSubmissions, procs: int, unit: Unit) -> Arrivals:

@@ -25,6 +25,8 @@ COMMAND = ("squeue", "--noheader", "--array", "--states=RUNNING,PENDING", "--sor
 
 #: No job takes longer, or has more CPUs or nodes.
 LONGEST_S, MOST_COUNTED = 1e10, 2**31
+#: The limit of a job that has none.
+UNLIMITED_S = 365 * 86_400.0
 #: Of the answer; a line has about 100.
 MOST_BYTES = 256 << 20
 
@@ -44,6 +46,11 @@ class LiveQueue:
     elapsed_s: NDArray[np.float64]  # how long each job has run
     running: int  # number of running jobs
     held: int  # number of jobs that wait for something other than resources; they are not in `jobs`
+
+    @property
+    def limit_s(self) -> NDArray[np.float64]:
+        """(job,) the whole time limit of each job."""
+        return self.jobs.request_s + self.jobs.submit_s + self.elapsed_s
 
 
 class _SqueueLine(NamedTuple):
@@ -71,7 +78,7 @@ def read_squeue(command: tuple[str, ...] = COMMAND) -> str:
     return done.stdout.decode("utf-8", "replace")  # what users write may have any bytes
 
 
-def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0, name: str = "squeue") -> LiveQueue:
+def parse_squeue(text: str, name: str = "squeue") -> LiveQueue:
     """The queue in an output of squeue (`FORMAT`). A job without a time limit gets a limit of a year.
 
     Errors call the output `name`, which may be a file.
@@ -89,7 +96,7 @@ def parse_squeue(text: str, unlimited_s: float = 365 * 86400.0, name: str = "squ
         try:
             limit_s = parse_duration(limit)
             elapsed_s = max(parse_duration(elapsed), 0.0)
-            left_s = max((limit_s if limit_s > 0 else unlimited_s) - elapsed_s, 1.0)
+            left_s = max((limit_s if limit_s > 0 else UNLIMITED_S) - elapsed_s, 1.0)
             if not left_s + elapsed_s < LONGEST_S:
                 raise ValueError("a time is too long")
             sizes = _count(cpus), _count(nodes)

@@ -54,15 +54,29 @@ def draw_futures(
     """Draw `count` futures: the jobs of the queue with run times, and new jobs."""
     if past is None:
         return [queue.jobs]
+    fractions = limit_fractions(past)
+    futures = []
+    for _ in range(count):
+        jobs = replace(queue.jobs, run_s=draw_left_s(queue, fractions, rng) - queue.jobs.submit_s)
+        futures.append(_append(jobs, submissions(rng)) if submissions else jobs)
+    return futures
+
+
+def limit_fractions(past: Jobs) -> NDArray[np.float64]:
+    """The run times of a log as fractions of their limits, sorted."""
     known = (past.request_s > 0) & (past.run_s >= 0)
     if not known.any():
         raise SettingsError("the log of the past has no time limits, so run times cannot be predicted from it")
-    limit_fractions = np.sort(np.clip(past.run_s[known] / past.request_s[known], 0.0, 1.0))
-    futures = []
-    for _ in range(count):
-        jobs = replace(queue.jobs, run_s=_draw_run_times(queue, limit_fractions, rng))
-        futures.append(_append(jobs, submissions(rng)) if submissions else jobs)
-    return futures
+    return np.sort(np.clip(past.run_s[known] / past.request_s[known], 0.0, 1.0))
+
+
+def draw_left_s(queue: LiveQueue, fractions: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """(job,) how long each job goes on: its limit times one of the fractions (sorted) that it has not passed yet."""
+    limit_s = queue.limit_s
+    lowest = np.searchsorted(fractions, queue.elapsed_s / limit_s, side="right")
+    ends = np.append(fractions, 1.0)  # a job that has passed every fraction runs to its limit
+    drawn = ends[rng.integers(lowest, np.maximum(len(fractions), lowest + 1))]
+    return np.maximum((limit_s * drawn - queue.elapsed_s).round(), 1.0)
 
 
 def predict_start_times(
@@ -88,19 +102,6 @@ def predict_start_times(
     waits_s = starts_s[:, fits].mean(axis=1) if fits.any() else np.zeros(len(futures))
     low_s, high_s = np.quantile(waits_s, [0.1, 0.9])
     return StartTimes(scenario, names, median_s, early_s, late_s, float(waits_s.mean()), float(low_s), float(high_s))
-
-
-def _draw_run_times(
-    queue: LiveQueue, limit_fractions: NDArray[np.float64], rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Time limits times fractions of the past (sorted). A running job draws only from fractions it has not passed."""
-    ahead_s = -queue.jobs.submit_s
-    limit_s = queue.jobs.request_s - ahead_s + queue.elapsed_s
-    lowest = np.searchsorted(limit_fractions, queue.elapsed_s / limit_s, side="right")
-    # A job that has passed every fraction of the past runs to its limit.
-    fractions = np.append(limit_fractions, 1.0)
-    drawn = fractions[rng.integers(lowest, np.maximum(len(limit_fractions), lowest + 1))]
-    return np.maximum((limit_s * drawn - queue.elapsed_s).round(), 1.0) + ahead_s
 
 
 def _append(jobs: Jobs, submitted: Jobs) -> Jobs:

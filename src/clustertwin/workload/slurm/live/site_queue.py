@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 from clustertwin.core.errors import InputError
 from clustertwin.workload.formats.parsing.slurm_fields import parse_duration
-from clustertwin.workload.simulator.forecast.squeue import COMMAND, FORMAT, HELD, LONGEST_S, is_held, read_squeue
+from clustertwin.workload.simulator.forecast.squeue import (
+    COMMAND,
+    FORMAT,
+    HELD,
+    LONGEST_S,
+    UNLIMITED_S,
+    is_held,
+    read_squeue,
+)
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob
 from clustertwin.workload.slurm.site.quantities import (
     Gres,
@@ -67,7 +75,7 @@ def site_command(mark: str) -> tuple[str, ...]:
     return (*COMMAND[:-1], f"--format={form}")
 
 
-def parse_site_queue(text: str, mark: str = "", unlimited_s: float = 365 * 86_400.0) -> SiteQueue:
+def parse_site_queue(text: str, mark: str = "") -> SiteQueue:
     """The queue in an answer of squeue: a line of `SITE_FORMAT` for each job, or its fields with a mark after each.
 
     A job without a time limit gets a limit of a year.
@@ -82,7 +90,7 @@ def parse_site_queue(text: str, mark: str = "", unlimited_s: float = 365 * 86_40
             held += 1
             continue
         try:
-            live = _live_job(fields, number, unlimited_s)
+            live = _live_job(fields, number)
         except (ValueError, OverflowError) as error:
             raise InputError("squeue", str(error), number) from error
         (running if fields[2] == "RUNNING" else waiting).append(live)
@@ -99,7 +107,7 @@ def _records(text: str, mark: str) -> Iterator[list[str]]:
         yield [fields[i].removeprefix("\n"), *fields[i + 1 : i + FIELDS]]  # the end of the record before
 
 
-def _live_job(fields: list[str], number: int, unlimited_s: float) -> LiveJob:
+def _live_job(fields: list[str], number: int) -> LiveJob:
     (name, user, _, cpus, nodes, limit, elapsed, _, partition, qos, account, priority, memory, gres, hosts, sharing,
      features) = fields  # fmt: skip
     limit_s = parse_duration(limit)
@@ -110,7 +118,7 @@ def _live_job(fields: list[str], number: int, unlimited_s: float) -> LiveJob:
     job = SlurmJob(
         number, 0.0, float("inf"), user, "" if account in _NONE else account,
         tuple(filter(None, partition.split(","))), "" if qos in _NONE else qos,
-        limit_s if limit_s > 0 else unlimited_s, nodes_min=count, nodes_max=count, tasks=parse_size(cpus),
+        limit_s if limit_s > 0 else UNLIMITED_S, nodes_min=count, nodes_max=count, tasks=parse_size(cpus),
         memory_per_node_mb=parse_memory_mb(memory), gres=gres_of(gres),
         constraint="" if features in _NONE else features, exclusive=sharing == "NO",
         array=parse_count(base) if "_" in name and base.isdigit() else 0,

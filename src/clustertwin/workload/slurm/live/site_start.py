@@ -132,8 +132,8 @@ def site_of_now(site: SlurmSite) -> SlurmSite:
     """The site with priorities that are given, and grow with age only. Its reservations count from another zero."""
     weights = site.priority
     age = weights.age if weights.multifactor else 0.0
-    given = PriorityWeights(age=age, max_age_s=weights.max_age_s, calc_period_s=weights.calc_period_s)
-    return replace(site, priority=given, reservations=())
+    by_age = PriorityWeights(age=age, max_age_s=weights.max_age_s, calc_period_s=weights.calc_period_s)
+    return replace(site, priority=by_age, reservations=())
 
 
 def play_queue(site: SlurmSite, queue: SiteQueue, runs_s: Floats, arrivals: Sequence[SlurmJob] = ()) -> SiteSchedule:

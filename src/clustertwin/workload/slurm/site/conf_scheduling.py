@@ -31,27 +31,27 @@ def scheduler_parameters(cluster: ConfSettings) -> SchedulerParameters:
         return parameters
     text, entry = cluster.settings["schedulerparameters"]
     known = {field.name: field.type for field in fields(SchedulerParameters) if field.name != "backfill"}
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for part in filter(None, (word.strip() for word in text.split(","))):
         name, _, value = part.partition("=")
         name = name.lower()
         if name == "bf_interval" and value.strip() == "-1":  # Slurm's way to turn backfilling off
-            given["backfill"] = False
+            values["backfill"] = False
         elif name == "bf_window":
-            given[name] = parsed(entry, name, parse_number, value) * 60
+            values[name] = parsed(entry, name, parse_number, value) * 60
         elif name == "bf_max_job_test" or known.get(name) == "int":
-            given[name] = parsed(entry, name, parse_size, value)
+            values[name] = parsed(entry, name, parse_size, value)
         elif known.get(name) == "float":
-            given[name] = parsed(entry, name, parse_number, value)
+            values[name] = parsed(entry, name, parse_number, value)
         elif known.get(name) == "bool":
-            given[name] = True
+            values[name] = True
         elif name in ("max_script_size", "max_rpc_cnt", "max_switch_wait", "sched_min_interval", "bf_max_time",
                       "bf_continue", "bf_yield_interval", "bf_yield_sleep", "max_sched_time",
                       "no_env_cache"):  # fmt: skip
             cluster.report.add("no effect on scheduling", f"SchedulerParameters {name}", file_and_line(entry))
         else:
             cluster.report.add("not modelled", f"SchedulerParameters {name}", file_and_line(entry))
-    return replace(parameters, **given)
+    return replace(parameters, **values)
 
 
 def priority_weights(cluster: ConfSettings) -> PriorityWeights:
