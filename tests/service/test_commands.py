@@ -135,6 +135,36 @@ def test_a_job_report_names_the_directive_to_change(twin_here, tmp_path):
     assert (missing.returncode, "no job '1'" in missing.stderr) == (2, True)
 
 
+def test_a_job_report_is_read_from_the_recording_of_a_cluster(twin_here, tmp_path):
+    """Two nodes of exporters, recorded as a service does it: no Prometheus is asked."""
+    import numpy as np
+
+    from clustertwin.core.channels import CPU
+    from clustertwin.core.traces import JobSpan, Trace
+    from clustertwin.service.live.feeds.source_setup import SourceSettings, write_source
+    from clustertwin.service.live.live_recorder import LiveRecorder
+
+    write_source(tmp_path, SourceSettings("exporters", urls=("http://127.0.0.1:1",)))
+    recorder = LiveRecorder(tmp_path / "recording", keep_s=None, flush_s=50)
+    values = np.zeros((2, 60, 4), np.float32)
+    values[0, :, 0] = values[1, :, 3] = 1
+    for node in ("n1", "n2"):
+        span = JobSpan("4711", node, (0, 1), 1_000_000, 1_000_060, owner="ada")
+        recorder.add(Trace(node, (0, 1), 1_000_000, CPU, values, np.ones((2, 60), np.bool_), (span,)))
+    recorder.close()
+    report = json.loads(twin_here("job", "4711", "--home", tmp_path, "--json").stdout)
+    assert report["threads"] == [["n1", 0], ["n1", 1], ["n2", 0], ["n2", 1]]
+    assert [round(row[0], 2) for row in report["means"]] == [1, 0, 1, 0]
+
+
+def test_a_job_report_of_a_cluster_without_a_recording_names_the_setting(twin_here, tmp_path):
+    from clustertwin.service.live.feeds.source_setup import SourceSettings, write_source
+
+    write_source(tmp_path, SourceSettings("exporters", urls=("http://127.0.0.1:1",)))
+    refused = twin_here("job", "4711", "--home", tmp_path)
+    assert "there is no recording; `twin up` makes one, recording.cluster makes one of a cluster" in refused.stderr
+
+
 #: Runs a command with a fake server that prints how many threads numpy and torch would use outside the main thread.
 THREADS = """
 import sys, threading, uvicorn

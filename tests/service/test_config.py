@@ -17,8 +17,11 @@ from clustertwin.cli.serve import app as serve
 from clustertwin.cli.up import app as up
 from clustertwin.core.errors import SettingsError
 from clustertwin.service import config as config_module
+from clustertwin.service import serving
 from clustertwin.service.config import ConfigError, EventsSection, ServiceConfig, parse_config, read_config
+from clustertwin.service.live.beside.recording_thread import RecordingThread
 from clustertwin.service.live.feeds.source_setup import SourceSettings
+from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.telemetry.detection.events.tracker import EventSettings
 from clustertwin.telemetry.exporter import __main__ as exporter
 from clustertwin.telemetry.learning.night.calendar_day import DayLimits
@@ -65,13 +68,53 @@ def test_a_home_of_nobody_is_one_sentence():
 
 
 @pytest.mark.parametrize(
-    "tables", ["[source]\nkind = 'exporters'\nurls = ['http://n1:9752']", "[recording]\non = false"]
+    "tables",
+    [
+        "[source]\nkind = 'exporters'\nurls = ['http://n1:9752']",
+        "[source]\nkind = 'remote-write'",
+        "[source]\nkind = 'remote-write'\n[recording]\non = false\ncluster = true",
+        "[recording]\non = false",
+    ],
 )
 def test_a_night_without_stored_data_is_refused_by_the_check(tmp_path, twin_here, tables):
     (tmp_path / "twin.toml").write_text(f"{tables}\n[learning]\nnightly = '02:30'\n")
     refused = twin_here("serve", "--config", tmp_path / "twin.toml", "--check")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "learning.nightly: the data of the day is not stored" in refused.stderr
+    assert "recording.on and recording.cluster with the other kinds" in refused.stderr
+
+
+EXPORTERS = "[source]\nkind = 'exporters'\nurls = ['http://n1:9752']\n"
+PROMETHEUS = "[source]\nkind = 'prometheus'\nurl = 'http://p:9090'\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "by_default", "of_a_cluster"),
+    [
+        ("", "recording", "recording"),
+        (EXPORTERS, None, "recording"),
+        ("[source]\nkind = 'remote-write'\n", None, "recording"),
+        (PROMETHEUS, None, None),
+    ],
+)
+def test_a_cluster_is_recorded_if_that_is_set_and_prometheus_does_not_store_it(source, by_default, of_a_cluster):
+    for section, expected in (("", by_default), ("[recording]\ncluster = true\n", of_a_cluster)):
+        config = parse_config(f"[service]\nhome = '/h'\n{source}{section}", "twin.toml", {})
+        assert config.recording_directory == (Path("/h") / expected if expected else None)
+
+
+@pytest.mark.parametrize("source", [EXPORTERS, "[source]\nkind = 'remote-write'\n"])
+def test_a_night_may_learn_from_the_recording_of_a_cluster(source):
+    night = "[recording]\ncluster = true\n[learning]\nnightly = '02:30'\n"
+    parse_config(f"{source}{night}", "twin.toml", {}).check_nights()
+
+
+def test_a_cluster_is_recorded_beside_the_loop_and_a_host_by_the_loop(tmp_path):
+    home = f"[service]\nhome = '{tmp_path}'\n"
+    assert isinstance(serving._recorder(parse_config(home, "x", {})), LiveRecorder)
+    assert serving._recorder(parse_config(home + EXPORTERS, "x", {})) is None
+    cluster = serving._recorder(parse_config(f"{home}{EXPORTERS}[recording]\ncluster = true\n", "x", {}))
+    assert isinstance(cluster, RecordingThread)
 
 
 def test_an_address_for_other_machines_without_tls_is_refused_by_the_check(tmp_path, twin_here):

@@ -47,8 +47,11 @@ def open_store(home: Path, make: bool = False) -> Store:
 
 
 def recording_of(home: Path) -> Path:
-    """The recording that the service makes of its own host. It must exist."""
+    """The recording that the service makes of its own host or of its cluster. It must exist."""
     path = expanded(home) / "recording"
     if not path.is_dir():
-        raise SettingsError(f"{path}: there is no recording; `twin up` makes one, or set --recording")
+        raise SettingsError(
+            f"{path}: there is no recording; `twin up` makes one, recording.cluster makes one of a cluster, and "
+            "--recording names another"
+        )
     return path

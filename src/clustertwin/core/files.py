@@ -73,8 +73,11 @@ def write(path: Path, data: bytes | str, sync_parent: bool = True) -> None:
         out.write(data.encode() if isinstance(data, str) else data)
 
 
-def append(path: Path, data: bytes) -> None:
-    """Add `data` to the end of a file, on disk when this returns. A refused write leaves the file as it was."""
+def append(path: Path, data: bytes, sync: bool = True) -> None:
+    """Add `data` to the end of a file, on disk when this returns. A refused write leaves the file as it was.
+
+    With `sync=False` it survives a kill of the process, and not a power cut until the file is synced.
+    """
     with reporting(path):
         existed = path.exists()
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -84,13 +87,14 @@ def append(path: Path, data: bytes) -> None:
                 rest = memoryview(data)
                 while rest:
                     rest = rest[os.write(descriptor, rest) :]
-                os.fsync(descriptor)
+                if sync:
+                    os.fsync(descriptor)
             except OSError:
                 os.ftruncate(descriptor, length)
                 raise
         finally:
             os.close(descriptor)
-        if not existed:
+        if not existed and sync:
             sync_directory(path.parent)
 
 

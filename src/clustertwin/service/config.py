@@ -158,7 +158,8 @@ class EventsSection(_Section):
 
 
 class RecordingSection(_Section):
-    on: bool = True  # with source.kind host only: Prometheus stores the data of a cluster
+    on: bool = True  # false: nothing is recorded
+    cluster: bool = False  # with exporters and remote-write, all nodes; Prometheus stores the data itself
     keep_days: float = Field(default=7.0, gt=0, le=_YEARS_DAYS)
     keep_gb: float = Field(default=0.0, ge=0, le=1e9)  # 0: no limit
 
@@ -325,15 +326,17 @@ class ServiceConfig(_Section):
 
     @property
     def recording_directory(self) -> Path | None:
-        """Where the service records its own host; None if it does not."""
-        return self.home / "recording" if self.recording.on and self.source.kind == "host" else None
+        """Where the service records its own host or its cluster; None if it records nothing."""
+        section, kind = self.recording, self.source.kind
+        records = section.on and (kind == "host" or (section.cluster and kind != "prometheus"))
+        return self.home / "recording" if records else None
 
     def check_nights(self) -> None:
         """Raise if nights are to learn from data that nobody stores."""
         if self.learning.hour and self.source.kind != "prometheus" and self.recording_directory is None:
             raise SettingsError(
-                "learning.nightly: the data of the day is not stored; it needs source.kind prometheus, or source.kind "
-                "host with recording.on"
+                "learning.nightly: the data of the day is not stored; it needs source.kind prometheus, recording.on "
+                "with source.kind host, or recording.on and recording.cluster with the other kinds"
             )
 
     def loop_settings(self) -> LoopSettings:

@@ -21,6 +21,7 @@ from clustertwin.core.errors import SettingsError, describe
 from clustertwin.core.extras import require
 from clustertwin.core.foreign_files import expanded
 from clustertwin.service.config import ServiceConfig
+from clustertwin.service.live.beside.recording_thread import RecordingThread, TraceRecorder
 from clustertwin.service.live.beside.side_work import SideThreads, fence_of, repeat
 from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
 from clustertwin.service.live.feeds.contract import Feed
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
 #: Between two looks at the limits of the history.
 LIMIT_HISTORY_S = 3600.0
+#: The journals of a cluster are synced this often. With the seconds that are collected first, a kill loses a minute.
+CLUSTER_FLUSH_S = 50
 
 
 def state_home(home: Path, replayed: bool) -> Path:
@@ -180,9 +183,18 @@ class _LoopThread(threading.Thread):
 
 
 def _loop(config: ServiceConfig, state: ServiceState, feed: Feed, champion: Loading, live: bool) -> Loop:
-    directory = config.recording_directory if live else None
-    recorder = LiveRecorder(directory, *config.recording.limits()) if directory else None
+    recorder = _recorder(config) if live else None
     return Loop(state, feed, champion, config.loop_settings(), recorder, _scorer(config), beat=_beat)
+
+
+def _recorder(config: ServiceConfig) -> TraceRecorder | None:
+    """The recorder of this host, on the loop's thread, or that of a cluster, on a thread of its own."""
+    directory, limits = config.recording_directory, config.recording.limits()
+    if directory is None:
+        return None
+    if config.source.kind == "host":
+        return LiveRecorder(directory, *limits)
+    return RecordingThread(LiveRecorder(directory, *limits, flush_s=CLUSTER_FLUSH_S))
 
 
 def _beat() -> None:

@@ -13,6 +13,7 @@ from clustertwin.core.channels import CPU, JOB, NODE
 from clustertwin.core.errors import OutputError
 from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace
 from clustertwin.telemetry.recording import Recorder, Recording, RecordingSettings
+from clustertwin.telemetry.recording.logs import job_slots
 from clustertwin.telemetry.recording.logs.job_slots import HELD_S, SLOTS, JobSlots, read
 
 START_S = 1_700_000_000
@@ -164,3 +165,16 @@ def test_old_assignments_are_removed_with_their_seconds(tmp_path: Path) -> None:
     assert '"job59"' in kept
     assert '"job1"' not in kept
     assert "job59" in memory(Recording.open(tmp_path / "r"))
+
+
+def test_a_long_file_of_assignments_loses_its_older_half_but_not_what_a_slot_holds(tmp_path: Path, monkeypatch) -> None:
+    """A file over the limit of a reader would end the recording."""
+    monkeypatch.setattr(job_slots, "MOST_KEPT_BYTES", 1500)
+    slots = JobSlots(tmp_path / "jobs.jsonl")
+    for minute in range(200):
+        held = slots.place("n0", ["long", f"job{minute}"], START_S + 60 * minute)
+    assert (tmp_path / "jobs.jsonl").stat().st_size <= 1500
+    kept = {assignment.job: assignment for assignment in read(tmp_path / "jobs.jsonl")}
+    assert "job1" not in kept
+    assert (kept["long"].slot, kept["long"].start_s) == (held["long"], START_S)
+    assert kept["job199"].slot == held["job199"]

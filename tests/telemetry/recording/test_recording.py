@@ -319,3 +319,59 @@ def test_a_resumed_recording_takes_new_limits_and_keeps_its_other_settings(tmp_p
     recording = Recording.open(tmp_path / "r")
     assert (recording.description.settings.keep_s, recording.description.settings.chunk_s) == (60, 60)
     assert recording.start_s >= 240
+
+
+def test_a_resumed_recording_is_flushed_as_the_new_settings_say(tmp_path):
+    Recorder.create(tmp_path / "r", {"n0": CPUS}, settings=RecordingSettings(flush_s=1)).close()
+    with Recorder.resume(tmp_path / "r", settings=RecordingSettings(flush_s=50)) as recorder:
+        recorder.append(a_trace(1000, 20))
+        assert not (tmp_path / "r/n0/journal").exists()
+        recorder.append(a_trace(1020, 40))
+        assert (tmp_path / "r/n0/journal").exists()
+
+
+def test_a_node_at_rest_takes_no_memory_and_is_readable_and_continues(tmp_path):
+    with Recorder.create(tmp_path / "r", {"n0": CPUS, "n1": CPUS}, settings=SMALL) as recorder:
+        recorder.append(a_trace(1000, 10))
+        recorder.append(a_trace(1000, 10, "n1"))
+        recorder.rest("n0")
+        recorder.rest("n0")
+        assert [recorder._arrays[node].is_at_rest for node in ("n0", "n1")] == [True, False]
+        assert same(Recording.open(tmp_path / "r").trace("n0"), a_trace(1000, 10))
+        later = a_trace(1015, 100, seed=1)
+        recorder.append(later)
+    trace = Recording.open(tmp_path / "r").trace("n0")
+    assert same(trace, a_trace(1000, 10))
+    assert same(trace, later)
+    assert not trace.valid[:, 10:15].any()
+
+
+def test_a_resumed_recording_has_no_chunk_in_memory_until_a_trace_arrives(tmp_path):
+    with Recorder.create(tmp_path / "r", {"n0": CPUS}, settings=SMALL) as recorder:
+        recorder.append(a_trace(1000, 10))
+    with Recorder.resume(tmp_path / "r") as recorder:
+        assert recorder._arrays["n0"].is_at_rest
+        assert recorder.newest_s == 1010
+        with pytest.raises(RecordingError, match="second 1009 came after 1009"):
+            recorder.append(a_trace(1009, 10))
+
+
+def test_an_error_of_one_node_does_not_keep_the_others_from_being_closed(tmp_path):
+    recorder = Recorder.create(tmp_path / "r", {"n0": CPUS, "n1": CPUS}, settings=SMALL)
+    for node in ("n0", "n1"):
+        recorder.append(a_trace(1000, 5, node))
+    (tmp_path / "r/n0").rename(tmp_path / "gone")
+    with pytest.raises(OutputError):
+        recorder.close()
+    assert same(Recording.open(tmp_path / "r").trace("n1"), a_trace(1000, 5, "n1"))
+    Recorder.resume(tmp_path / "r").close()
+
+
+def test_a_label_of_a_node_that_was_removed_does_not_stop_the_next_start(tmp_path):
+    with Recorder.create(tmp_path / "r", {"n0": CPUS, "n1": CPUS}, settings=SMALL) as recorder:
+        recorder.label(JobSpan("7", "n1", (0,), 1000, math.inf))
+        recorder.append(a_trace(1000, 5))
+        recorder.drop_empty()
+        assert list(recorder.description.nodes) == ["n0"]
+    with Recorder.resume(tmp_path / "r") as recorder:
+        assert [span.end_s for span in Recording.open(tmp_path / "r").spans] == [1000]

@@ -163,3 +163,16 @@ def test_the_nodes_of_a_job_are_queried_one_after_the_other(monkeypatch):
     assert list(archive.job_traces("17", 1e9)) == []
     assert [matchers for matchers, _, _ in asked] == [f'instance="{node}",cluster="a"' for node in sorted(nodes)]
     assert {end_s - start_s for _, start_s, end_s in asked} == {601}
+
+
+def test_a_recording_that_grows_is_opened_again_after_a_while_and_not_for_each_piece(tmp_path):
+    now_s = [0.0]
+    archive = GrowingRecordingArchive(tmp_path / "r", lambda: now_s[0])
+    record(tmp_path / "r", idle())
+    assert len(archive.traces(START_S, START_S + 30)) == 1
+    with Recorder.resume(tmp_path / "r") as recorder:
+        recorder.admit("n2", (0, 1))
+        recorder.append(idle("n2"))
+        assert len(archive.traces(START_S, START_S + 30)) == 1
+        now_s[0] = 10.0
+        assert len(archive.traces(START_S, START_S + 30)) == 2

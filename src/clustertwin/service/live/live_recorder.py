@@ -1,26 +1,25 @@
-"""Record the traces of the loop: traces -> HOME/recording, resumed after each restart.
-
-Chunks expire by the newest second of a recording, and a recording takes no second twice. So a clock that is wrong for a
-second must not write to it: after a jump of the clock nothing is recorded until the jump has lasted for a while.
-"""
+"""Record the traces of the loop: traces of any number of nodes -> HOME/recording, resumed after each restart."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from clustertwin.core.errors import describe
 from clustertwin.core.traces import JobSpan, Trace
+from clustertwin.service.live.clock_guard import BEHIND_S, ClockGuard
 from clustertwin.telemetry.recording import Recorder, RecordingSettings
 from clustertwin.telemetry.recording.capture import JobLabels
 from clustertwin.telemetry.recording.continuation import continue_recording, set_aside
+from clustertwin.telemetry.recording.trace_archive import between
 
-#: A clock that is this much ahead of the last trace and the time since then, or behind them, has jumped. A smaller step
-#: back is waited for.
-AHEAD_S, BEHIND_S = 3600.0, 86_400.0
-#: A jump that lasts for this long is believed.
-BELIEVED_S = 600.0
+#: A node without a trace for this long is at rest: its seconds are in a chunk, and it takes no memory.
+SILENT_S = 600.0
+#: Silent nodes are looked for this often, and nodes without any seconds …
+_LOOK_S, _DROP_S = 60.0, 3600.0
 #: Labels that wait for room on the disk. Beyond it, the oldest are lost.
 MOST_UNWRITTEN = 10_000
 
@@ -39,99 +38,141 @@ class LiveRecorder:
         keep_s: int | None,
         keep_bytes: int | None = None,
         clock: Callable[[], float] = since_boot_s,
+        flush_s: int = RecordingSettings().flush_s,
     ) -> None:
         self.directory = directory
         self.lost = 0  # traces
         self.problem = ""
-        self._settings = RecordingSettings(keep_s=keep_s, keep_bytes=keep_bytes)
+        self._settings = RecordingSettings(keep_s=keep_s, keep_bytes=keep_bytes, flush_s=flush_s)
         self._clock = clock
-        self._newest: tuple[float, float] | None = None  # the end of the last trace, and when that was recorded
-        self._jumped_s: float | None = None  # since when
         self._recorder: Recorder | None = None
+        self._guard = ClockGuard()
         self._jobs, self._unwritten = JobLabels(), list[JobSpan]()
         self._note = ""  # an older recording was moved aside
+        self._reasons: dict[str, str] = {}  # node -> why its last trace was not recorded
+        self._heard_s: dict[str, float] = {}  # the nodes that are not at rest
+        self._looked_s = self._dropped_s = -math.inf
 
     def add(self, trace: Trace) -> None:
-        try:
-            try:
-                if self._is_held(trace):
-                    return
-                self._append(trace)
-            except Exception:
-                if self._recorder is None or not self._recorder.is_lost():
-                    raise
-                self._begin_again(trace)
-            if self._recorder is not None:
-                self._unwritten += self._jobs.changed(trace)
-                self._write_labels()
-            self.problem = self._note
-        except Exception as error:
-            self.lost += 1
-            self.problem = f"recording failed: {describe(error)}"
-
-    def _is_held(self, trace: Trace) -> bool:
-        """Whether the trace is not recorded, because its clock has just jumped."""
         now_s = self._clock()
-        if self._newest is None:  # how much time has passed before the start is not known
-            newest_s = (self._recorder or self._open(trace)).newest_s
-            self._newest = max(trace.end_s, newest_s or 0), now_s
-        jump_s = trace.end_s - (self._newest[0] + now_s - self._newest[1])
-        is_jump = not -BEHIND_S <= jump_s <= AHEAD_S
-        self._jumped_s = (now_s if self._jumped_s is None else self._jumped_s) if is_jump else None
-        if self._jumped_s is not None and now_s - self._jumped_s < BELIEVED_S:
-            self.lost += 1
-            hours = f"{jump_s / 3600:+.0f} h"
-            self.problem = f"the clock jumped by {hours}; nothing is recorded until it stays so for 10 min"
-            return True
-        self._newest, self._jumped_s = (trace.end_s, now_s), None
-        return False
+        self._heard_s[trace.node] = now_s
+        reason = self._attempt(lambda: self._add(trace, now_s))
+        self.lost += bool(reason)
+        self._settle(trace.node, reason)
+        if now_s - self._looked_s >= _LOOK_S:
+            self._looked_s = now_s
+            self._rest_silent(now_s)
+
+    def _attempt(self, work: Callable[[], str]) -> str:
+        """Why some work could not be done; empty if it was done."""
+        try:
+            return work()
+        except Exception as error:
+            return f"recording failed: {describe(error)}"
+
+    def _settle(self, node: str, reason: str) -> None:
+        """Note whether the last trace of a node was recorded, and name the first node whose trace was not."""
+        if reason:
+            self._reasons[node] = reason
+        else:
+            self._reasons.pop(node, None)
+        first = next(iter(self._reasons.values()), "")
+        more = f"; {len(self._reasons) - 1} more nodes are not recorded either" if len(self._reasons) > 1 else ""
+        self.problem = f"{first}{more}" if first else self._note
+
+    def _add(self, trace: Trace, now_s: float) -> str:
+        try:
+            if not self._guard.has_begun:
+                newest_s = (self._recorder or self._open(trace)).newest_s
+                self._guard.begin(max(trace.end_s, newest_s or 0), now_s)
+            if reason := self._guard.reason(trace.node, trace.end_s, now_s):
+                return reason
+            self._append(trace)
+        except Exception:
+            if self._recorder is None or not self._recorder.is_lost(trace.node):
+                raise
+            self._begin_again(trace)
+        self._label(self._jobs.changed(trace))
+        return ""
 
     def _append(self, trace: Trace) -> None:
         recorder = self._recorder or self._open(trace)
-        if why := _why_no_more(recorder, trace):
+        if recorder.newest_s is not None and trace.end_s < recorder.newest_s - BEHIND_S:
             recorder.close()
             aside = set_aside(self.directory)
             self._recorder, self._jobs, self._unwritten = None, JobLabels(), []
             recorder = self._open(trace)
-            self._note = f"{self.directory} {why}: it is now {aside}, and a new recording has begun"
-        if trace.node not in recorder.description.nodes:
+            self._note = f"{self.directory} has seconds after now: it is now {aside}, and a new recording has begun"
+        known = recorder.description.nodes.get(trace.node)
+        if known is None:
             recorder.admit(trace.node, trace.cpus)
+        elif known != trace.cpus:
+            recorder.widen(trace.node, trace.cpus)
+        next_s = recorder.next_s(trace.node)
+        if next_s is not None and trace.start_s < next_s < trace.end_s:
+            trace = between(trace, next_s, trace.end_s)  # after a small step back of a clock
         recorder.append(trace)
 
     def _begin_again(self, trace: Trace) -> None:
         """Somebody has deleted the recording, or a part of it: begin a new one, with this trace first."""
         if self._recorder is not None:
+            self._attempt(self._flush)  # if a part was deleted, the other nodes keep their last seconds
             self._recorder.abandon()
         self._recorder, self._jobs, self._unwritten = None, JobLabels(), []
         self._append(trace)
         deleted = f"{self.directory} was deleted while the service ran: a new recording has begun"
         self._note = "; ".join(filter(None, [deleted, self._note]))
 
-    def close(self) -> None:
-        if self._recorder is None:
-            return
-        try:
-            self._unwritten += self._jobs.ended()
-            self._write_labels()
-            self._recorder.close()
-        except Exception as error:
-            self.problem = f"recording failed: {describe(error)}"
+    def _rest_silent(self, now_s: float) -> None:
+        """Free what is kept for nodes that are silent, and once an hour remove those whose seconds have expired."""
+        for node in [node for node, heard_s in self._heard_s.items() if now_s - heard_s > SILENT_S]:
+            reason = self._attempt(partial(self._rest, node))
+            self._settle(node, reason)
+            if not reason:
+                del self._heard_s[node]
+                self._guard.forget(node)
+        if now_s - self._dropped_s >= _DROP_S:
+            self._dropped_s = now_s
+            self._attempt(self._drop_empty)
 
-    def _write_labels(self) -> None:
-        """Write the labels that are not written yet: a job whose end is missing would seem to run on."""
-        del self._unwritten[:-MOST_UNWRITTEN]
+    def _rest(self, node: str) -> str:
+        if self._recorder is not None:
+            self._recorder.rest(node)
+            self._label(self._jobs.ended_on(node))
+        return ""
+
+    def _drop_empty(self) -> str:
+        if self._recorder is not None:
+            self._recorder.drop_empty()
+        return ""
+
+    def flush(self) -> None:
+        """Write what is only in memory, so that a kill of the process loses nothing. That is quick."""
+        self.problem = self._attempt(self._flush) or self.problem
+
+    def close(self) -> None:
+        """Write the chunks of all nodes, which takes seconds for a cluster. The next start can do it too."""
+        self.flush()
+        self.problem = self._attempt(self._close) or self.problem
+
+    def _flush(self) -> str:
+        if self._recorder is not None:
+            self._recorder.flush(sync=False)
+            self._label(self._jobs.ended())
+        return ""
+
+    def _close(self) -> str:
+        if self._recorder is not None:
+            self._recorder.close()
+        return ""
+
+    def _label(self, labels: list[JobSpan]) -> None:
+        """Write labels, and those that could not be written before: a job without an end would seem to run on."""
+        self._unwritten = [*self._unwritten, *labels][-MOST_UNWRITTEN:]
         if self._recorder is not None:
             self._recorder.label(*self._unwritten)
-            self._unwritten.clear()
+            self._unwritten = []
 
     def _open(self, trace: Trace) -> Recorder:
         self._recorder, self._note = continue_recording(self.directory, trace, self._settings)
         return self._recorder
-
-
-def _why_no_more(recorder: Recorder, trace: Trace) -> str:
-    """Why a recording cannot take a trace, in words that follow its name; empty if it can. Its threads are fixed."""
-    if recorder.newest_s is not None and trace.end_s < recorder.newest_s - BEHIND_S:
-        return "has seconds after now"
-    known = recorder.description.nodes.get(trace.node, trace.cpus)
-    return "" if trace.cpus == known or set(trace.cpus) <= set(known) else f"has fewer threads of {trace.node} than now"

@@ -22,13 +22,13 @@ from clustertwin.core.channels import CPU
 from clustertwin.core.errors import InputError, describe
 from clustertwin.core.traces import JobSpan, Trace, check_names, check_shape
 from clustertwin.service.live import health_summary
+from clustertwin.service.live.beside.recording_thread import TraceRecorder
 from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
 from clustertwin.service.live.event_reasons import Reasons
 from clustertwin.service.live.feeds.contract import Feed
 from clustertwin.service.live.feeds.heard_nodes import HeardNodes
 from clustertwin.service.live.feeds.node_clocks import NodeClocks
 from clustertwin.service.live.feeds.thread_growth import ThreadGrowth
-from clustertwin.service.live.live_recorder import LiveRecorder
 from clustertwin.service.live.loop_settings import LoopSettings
 from clustertwin.service.live.score_history import NodeScores
 from clustertwin.service.live.scorer import InProcessScorer, Scorer
@@ -82,7 +82,7 @@ class Loop:
         feed: Feed,
         handover: Loading,
         settings: LoopSettings = LoopSettings(),
-        recorder: LiveRecorder | None = None,
+        recorder: TraceRecorder | None = None,
         score: Scorer = InProcessScorer(),
         clock: Callable[[], float] = time.monotonic,
         beat: Callable[[], None] = lambda: None,

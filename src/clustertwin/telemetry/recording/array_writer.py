@@ -59,6 +59,30 @@ class ArrayWriter:
             self._open_chunk(last)
             self._length = last + 1
             self.next_s = self._origin_s + (last * self._shape[2] + self._filled) * self._interval_s
+            self._forget_chunk()  # of a node that is gone, it would take memory for nothing
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it holds no chunk in memory."""
+        return self._chunk < 0
+
+    def widened(self, array: ArrayLayout) -> ArrayWriter:
+        """A writer for the same array with more rows, which continues where this one rests."""
+        wide = ArrayWriter(self.directory.parent, array)
+        wide.next_s, wide.refused, wide._origin_s = self.next_s, self.refused, self._origin_s
+        if self._origin_s is not None:
+            wide._write_document(self._length, self._origin_s)
+        return wide
+
+    def rest(self) -> list[int]:
+        """Fold, and free the memory of the chunk until a trace arrives; the numbers of the chunks written."""
+        written = self.close()
+        self._forget_chunk()
+        return written
+
+    def _forget_chunk(self) -> None:
+        self._chunk, self._flushed, self._filled = -1, 0, 0
+        self._buffer = np.empty((0, 0, 0), np.uint8)
 
     def append(self, trace: Trace) -> list[int]:
         """Append the seconds of a trace; the numbers of the chunks that are complete now."""
@@ -101,15 +125,16 @@ class ArrayWriter:
             target[rows] = ticks
         self._filled, self._unfolded = begin + count, True
 
-    def flush(self) -> None:
-        """Append what is only in memory to the journal; everything is on disk when this returns."""
-        self._sync()
+    def flush(self, sync: bool = True) -> None:
+        """Append what is only in memory to the journal. With `sync`, everything is on disk when this returns."""
+        if sync:
+            self._sync()
         if self._filled <= self._flushed:
             return
         assert self._origin_s is not None
         start_s = self._origin_s + (self._chunk * self._shape[2] + self._flushed) * self._interval_s
         record = journal.JournalRecord(start_s, self._buffer[:, :, self._flushed : self._filled])
-        journal.append(self.directory / layout.JOURNAL, record)
+        journal.append(self.directory / layout.JOURNAL, record, sync)
         self._flushed = self._filled
 
     def fold(self) -> list[int]:

@@ -117,6 +117,10 @@ class JobLabels:
         """The labels of the jobs that still run when the recording ends."""
         return [span for running in self._running.values() for span in running.values()]
 
+    def ended_on(self, node: str) -> list[JobSpan]:
+        """The labels of the jobs of a node that is silent."""
+        return [*self._running.pop(node, {}).values()]
+
 
 def with_cpus(trace: Trace, cpus: tuple[int, ...]) -> Trace:
     """The trace without threads that are not among these."""

@@ -2,6 +2,7 @@
 
 A row is a thread, or a channel of the node. The file begins with an index of (offset, length) by row, so one row is
 read with two small reads and one zstd frame. Every frame has its own checksum. A row without known seconds has none.
+If a node has got more threads since, the file has fewer rows than the array: the others are unknown.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def read(path: Path, shape: tuple[int, int, int]) -> NDArray[np.uint8] | None:
         return None
     ticks = np.full(shape, INVALID, np.uint8)
     decompressor = zstandard.ZstdDecompressor()
-    for row in range(shape[0]):
+    for row in range(min(shape[0], _rows(data))):
         offset, length = _entry(data[row * _ENTRY.size : (row + 1) * _ENTRY.size], path)
         if (offset, length) != _ABSENT:
             ticks[row] = _frame(decompressor, data[offset : offset + length], shape, path)
@@ -64,12 +65,24 @@ def read_row(
     except OSError as error:
         raise RecordingError(path, f"cannot be read: {error.strerror}") from error
     try:
-        offset, length = _entry(os.pread(descriptor, _ENTRY.size, row * _ENTRY.size), path)
+        index = os.pread(descriptor, _ENTRY.size * (row + 1), 0)
+        if row >= _rows(index):
+            return None
+        offset, length = _entry(index[row * _ENTRY.size :], path)
         if (offset, length) == _ABSENT:
             return None
         return _frame(decompressor, os.pread(descriptor, min(length, _most_bytes(shape)), offset), shape, path)
     finally:
         os.close(descriptor)
+
+
+def _rows(index: bytes) -> int:
+    """The rows of a shard, from its first bytes: the first frame begins after the index. At least one."""
+    for at in range(0, len(index) - _ENTRY.size + 1, _ENTRY.size):
+        entry = _ENTRY.unpack_from(index, at)
+        if entry != _ABSENT:
+            return max(int(entry[0]) // _ENTRY.size, 1)
+    return max(-(-len(index) // _ENTRY.size), 1)
 
 
 def _most_bytes(shape: tuple[int, int, int]) -> int:

@@ -31,10 +31,10 @@ class JournalRecord:
     ticks: NDArray[np.uint8]  # (row, stored, time)
 
 
-def append(path: Path, record: JournalRecord) -> None:
-    """The record is on disk when this returns."""
+def append(path: Path, record: JournalRecord, sync: bool = True) -> None:
+    """The record is on disk when this returns; without `sync`, a power cut can still lose it."""
     payload = _HEAD.pack(_MAGIC, record.ticks.shape[2], record.start_s) + record.ticks.tobytes()
-    files.append(path, payload + _SUM.pack(zlib.crc32(payload)))
+    files.append(path, payload + _SUM.pack(zlib.crc32(payload)), sync)
 
 
 def read(path: Path, rows: int, stored: int) -> list[JournalRecord]:

@@ -165,19 +165,29 @@ def _check(description: RecordingDescription) -> None:
     """Raise `ValueError` for values of other types, and for chunks that need more memory than any recording."""
     if not description.nodes:
         raise ValueError("no nodes")
-    for node, cpus in description.nodes.items():
-        if not cpus or len(set(cpus)) < len(cpus) or not all(type(cpu) is int and 0 <= cpu < 1 << 20 for cpu in cpus):
-            raise ValueError(f"the cpus of node {node[:80]!r} are not distinct numbers of cpus")
+    for node in description.nodes:
+        check_node(description, node)
     segments = (*description.node_segments, *description.job_segments)
     if any(not names or len(set(names)) < len(names) for names in segments):
         raise ValueError("a segment has no channels, or one of them twice")
     if not all(type(text) is str for text in (description.campaign, description.split, *sum(segments, ()))):
         raise ValueError("campaign, split and the names of channels must be texts")
-    first, *others = description.nodes
-    # The segments of all nodes have the same shape.
-    for array in (*description.arrays(first), *map(description.threads, others)):
-        if not array.shape[1] or math.prod(array.shape) > MOST_CHUNK_BYTES:
-            raise ValueError(f"a chunk of {array.shape} values; the limit is {MOST_CHUNK_BYTES:,} bytes")
+    first = next(iter(description.nodes))
+    for array in description.arrays(first):  # the segments of all nodes have the same shape
+        _check_chunk(array)
+
+
+def check_node(description: RecordingDescription, node: str) -> None:
+    """Raise `ValueError` if the threads of a node are not distinct numbers, or if there are too many for a chunk."""
+    cpus = description.nodes[node]
+    if not cpus or len(set(cpus)) < len(cpus) or not all(type(cpu) is int and 0 <= cpu < 1 << 20 for cpu in cpus):
+        raise ValueError(f"the cpus of node {node[:80]!r} are not distinct numbers of cpus")
+    _check_chunk(description.threads(node))
+
+
+def _check_chunk(array: ArrayLayout) -> None:
+    if not array.shape[1] or math.prod(array.shape) > MOST_CHUNK_BYTES:
+        raise ValueError(f"a chunk of {array.shape} values; the limit is {MOST_CHUNK_BYTES:,} bytes")
 
 
 def check_directory(path: Path) -> None:

@@ -20,19 +20,19 @@ from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace, W
 from clustertwin.core.windows import cut, describe, steps
 from clustertwin.telemetry.recording import layout
 from clustertwin.telemetry.recording.array_reader import ArrayReader
-from clustertwin.telemetry.recording.layout import RATIO, RecordingDescription
+from clustertwin.telemetry.recording.layout import RATIO, ArrayLayout, RecordingDescription
 from clustertwin.telemetry.recording.logs import job_slots, label_log
 from clustertwin.telemetry.recording.ticks import Ticks
 
 
 class Recording:
-    """The content of a directory when it was opened."""
+    """The content of a directory when it was opened; of each node, when the node was first read."""
 
     def __init__(self, directory: Path, description: RecordingDescription, spans: tuple[JobSpan, ...]) -> None:
         """Use `open`."""
         self.directory, self.description, self.spans = directory, description, spans
         self._ticks = Ticks.of(description.schema)
-        self._threads = {node: ArrayReader(directory, description.threads(node)) for node in description.nodes}
+        self._readers: dict[str, ArrayReader] = {}  # by directory; that of a cluster has thousands of arrays
 
     @classmethod
     def open(cls, directory: Path) -> Recording:
@@ -61,8 +61,19 @@ class Recording:
         return Schema.from_json([{"name": name} for name in names])
 
     @cached_property
-    def _assignments(self) -> list[job_slots.Assignment]:
-        return job_slots.read(self.directory / layout.JOB_SLOTS)
+    def _assignments(self) -> dict[str, list[job_slots.Assignment]]:
+        """By node, in the order of their starts."""
+        assignments: dict[str, list[job_slots.Assignment]] = {}
+        for assignment in job_slots.read(self.directory / layout.JOB_SLOTS):
+            assignments.setdefault(assignment.node, []).append(assignment)
+        return assignments
+
+    @cached_property
+    def _spans_of(self) -> dict[str, tuple[JobSpan, ...]]:
+        spans: dict[str, list[JobSpan]] = {}
+        for span in self.spans:
+            spans.setdefault(span.node, []).append(span)
+        return {node: tuple(of_node) for node, of_node in spans.items()}
 
     @property
     def campaign(self) -> str:
@@ -78,7 +89,8 @@ class Recording:
 
     @cached_property
     def _extent_s(self) -> tuple[int, int]:
-        extents = [extent for threads in self._threads.values() if (extent := threads.extent_s())]
+        readers = [self._reader(self.description.threads(node)) for node in self.nodes]
+        extents = [extent for reader in readers if (extent := reader.extent_s())]
         if not extents:
             return 0, 0
         return min(start for start, _ in extents), max(end for _, end in extents)
@@ -103,7 +115,7 @@ class Recording:
         others = len(self.node_schema) + 2 * job_slots.SLOTS * len(self.job_schema)  # values beside those of threads
         values, valid = self._room(shape, 4 * others)
         self._fill(node, start_s, values, valid)
-        trace = self._trace(node, start_s, values, valid)
+        trace = _in_order(self._trace(node, start_s, values, valid))
         if not self.description.node_segments:
             return trace
         return replace(
@@ -149,7 +161,7 @@ class Recording:
         self, node: str, cpu: int, start_s: int, length_s: int = 100
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """The values (length, channel) and mask of one thread, without unpacking the other threads."""
-        reader = self._threads[self._known(node)]
+        reader = self._reader(self.description.threads(self._known(node)))
         if cpu not in reader.rows:
             raise RecordingError(self.directory, f"node {node!r} has no cpu {cpu}")
         length, _ = steps(length_s, None, self.interval_s)
@@ -164,9 +176,14 @@ class Recording:
         return sum(path.stat().st_size for path in self.directory.rglob("*") if path.is_file())
 
     def _known(self, node: str) -> str:
-        if node not in self._threads:
+        if node not in self.nodes:
             raise RecordingError(self.directory, f"no node {node!r}; the nodes are {', '.join(self.nodes)}")
         return node
+
+    def _reader(self, array: ArrayLayout) -> ArrayReader:
+        if array.directory not in self._readers:
+            self._readers[array.directory] = ArrayReader(self.directory, array)
+        return self._readers[array.directory]
 
     def _room(self, shape: tuple[int, int], beside_bytes: int = 0) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Values and mask for (row, sample), if they fit into half of this machine's memory.
@@ -187,7 +204,7 @@ class Recording:
         """Unpack chunk after chunk into (cpu, time, channel) and (cpu, time)."""
         values.fill(0)
         valid.fill(False)
-        for at, ticks in self._threads[node].pieces(start_s, valid.shape[1]):
+        for at, ticks in self._reader(self.description.threads(node)).pieces(start_s, valid.shape[1]):
             here = slice(at, at + ticks.shape[2])
             self._ticks.dequantise(ticks, values[:, here], valid[:, here])
 
@@ -217,30 +234,34 @@ class Recording:
                 target = slots[:, at : at + values.shape[1]]
                 target[..., columns] = np.where(np.isnan(values), target[..., columns], values)
         jobs: dict[str, NDArray[np.float32]] = {}
-        here = [assignment for assignment in self._assignments if assignment.node == node]
-        for i, assignment in enumerate(here):
-            end_s = next((later.start_s for later in here[i + 1 :] if later.slot == assignment.slot), None)
+        here = self._assignments.get(node, [])
+        ends_s: list[int | None] = []
+        next_s: dict[int, int] = {}  # slot -> when another job gets it
+        for assignment in reversed(here):
+            ends_s.append(next_s.get(assignment.slot))
+            next_s[assignment.slot] = assignment.start_s
+        for assignment, end_s in zip(here, reversed(ends_s), strict=True):
             begin = max((assignment.start_s - start_s) // self.interval_s, 0)
             end = samples if end_s is None else min((end_s - start_s) // self.interval_s, samples)
-            values = slots[assignment.slot, begin : max(end, begin)]
+            if end <= begin:
+                continue
+            values = slots[assignment.slot, begin:end]
             if not np.isnan(values).all():
                 of_job = jobs.setdefault(assignment.job, np.full((samples, width), np.nan, np.float32))
                 of_job[begin:end] = values
         stacked = np.array(list(jobs.values()), np.float32).reshape(len(jobs), samples, width)
         return JobChannels(self.job_schema, tuple(jobs), stacked)
 
-    def _ratios(
-        self, array: layout.ArrayLayout, start_s: int, samples: int
-    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    def _ratios(self, array: ArrayLayout, start_s: int, samples: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """The pieces of an array of single ratios: where each begins in the range, and its values (row, time)."""
-        for at, ticks in ArrayReader(self.directory, array).pieces(start_s, samples):  # (row, 1, time)
+        for at, ticks in self._reader(array).pieces(start_s, samples):  # (row, 1, time)
             values = np.empty((len(array.rows), ticks.shape[2], 1), np.float32)
             valid = np.empty(values.shape[:2], np.bool_)
             Ticks.of(RATIO).dequantise(ticks, values, valid)
             yield at, np.where(valid, values[:, :, 0], np.float32(np.nan))
 
     def _trace(self, node: str, start_s: int, values: NDArray[np.float32], valid: NDArray[np.bool_]) -> Trace:
-        spans = tuple(span for span in self.spans if span.node == node)
+        spans = self._spans_of.get(node, ())
         return Trace(node, self.nodes[node], start_s, self.schema, values, valid, spans, self.interval_s)
 
 
@@ -250,3 +271,12 @@ def _joined(parts: list[Windows], values: NDArray[np.float32], valid: NDArray[np
         return Windows.concat(parts)
     slim = [replace(part, values=part.values[:0], valid=part.valid[:0]) for part in parts]
     return replace(Windows.concat(slim), values=values, valid=valid)
+
+
+def _in_order(trace: Trace) -> Trace:
+    """The trace with its threads in order: those that a node got later are stored last."""
+    order = np.argsort(trace.cpus)
+    if np.array_equal(order, np.arange(len(order))):
+        return trace
+    cpus = tuple(trace.cpus[row] for row in order)
+    return replace(trace, cpus=cpus, values=trace.values[order], valid=trace.valid[order])

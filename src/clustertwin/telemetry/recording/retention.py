@@ -57,3 +57,8 @@ class Retention:
     @property
     def oldest_end_s(self) -> int | None:
         return self._chunks[0].end_s if self._chunks else None
+
+    @property
+    def arrays(self) -> set[str]:
+        """The arrays that have a chunk."""
+        return {array for array, _ in self._sizes}

@@ -8,7 +8,7 @@ have left its memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
@@ -34,6 +34,8 @@ _FEW_NODES = 8
 #: Requests that read an archive at the same time, each about an hour of one node; and how long another one waits.
 _TURNS = BoundedSemaphore(2)
 _WAIT_S = 2.0
+#: A recording that grows is opened again after this time. What is newer is in memory anyway.
+FRESH_S = 10.0
 
 
 @contextmanager
@@ -100,24 +102,35 @@ class RecordingArchive:
 
 
 class GrowingRecordingArchive:
-    """One recording that may still be written to: it is opened again for every call."""
+    """One recording that may still be written to, as it was at most `FRESH_S` ago.
+
+    It is not opened again for each piece that a page reads: the labels of a cluster can take a second to read.
+    """
 
     name = "the recording"
-    page_s = 24 * 3600
+    page_s = 24 * 3600  # read in pieces of an hour of one node, so the memory does not depend on the number of nodes
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.directory = directory
+        self._clock = clock
+        self._opened: tuple[Recording, float] | None = None
 
     def extent_s(self, start_s: int, end_s: int) -> tuple[int, int]:
-        recording = Recording.open(self.directory)
+        recording = self._recording()
         return _common_extent_s([(recording.start_s, recording.end_s)], start_s, end_s)
 
     def traces(self, start_s: int, end_s: int, nodes: Sequence[str] | None = None) -> list[Trace]:
-        return list(_recorded_traces(Recording.open(self.directory), start_s, end_s, nodes))
+        return list(_recorded_traces(self._recording(), start_s, end_s, nodes))
 
     def recording_with_job(self, job: str) -> Recording | None:
-        recording = Recording.open(self.directory)
+        recording = self._recording()
         return recording if any(span.job == job for span in recording.spans) else None
+
+    def _recording(self) -> Recording:
+        opened, now_s = self._opened, self._clock()
+        if opened is None or now_s - opened[1] >= FRESH_S:
+            opened = self._opened = Recording.open(self.directory), now_s
+        return opened[0]
 
 
 class PrometheusArchive:
@@ -202,7 +215,7 @@ class MemoryArchive:
 
     def traces(self, start_s: int, end_s: int, nodes: Sequence[str] | None = None) -> list[Trace]:
         return [
-            _between(trace, start_s, end_s)
+            between(trace, start_s, end_s)
             for trace in self._traces
             if trace.start_s < end_s and trace.end_s > start_s and (nodes is None or trace.node in nodes)
         ]
@@ -225,7 +238,8 @@ def _recorded_traces(recording: Recording, start_s: int, end_s: int, nodes: Sequ
             yield recording.trace(node, start_s, end_s)
 
 
-def _between(trace: Trace, start_s: int, end_s: int) -> Trace:
+def between(trace: Trace, start_s: int, end_s: int) -> Trace:
+    """The seconds of a trace from `start_s` to `end_s`, as far as it has them."""
     start_s, end_s = max(start_s, trace.start_s), min(end_s, trace.end_s)
     columns = slice(start_s - trace.start_s, end_s - trace.start_s)
     node, jobs = trace.node_channels, trace.job_channels

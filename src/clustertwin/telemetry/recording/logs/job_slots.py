@@ -22,6 +22,8 @@ SLOTS = 8
 HELD_S = 30
 #: An assignment has about 80 bytes.
 MOST_BYTES = 1 << 28
+#: Bytes that a recorder keeps: the older half of a longer file is dropped, without what the slots hold now.
+MOST_KEPT_BYTES = 1 << 27
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class JobSlots:
         new = list(zip([job for job in dict.fromkeys(jobs) if job not in slots], free, strict=False))
         if new:
             files.append(self._path, b"".join(_line(Assignment(node, slot, job, start_s)) for job, slot in new))
+            shorten(self._path)
         for job, slot in new:
             here[slot], self._begun_s[node, slot] = job, start_s
             slots[job] = slot
@@ -86,6 +89,15 @@ def parse(data: bytes, where: object = "jobs") -> list[Assignment]:
         except (ValueError, TypeError) as error:
             raise RecordingError(where, f"not an assignment of a job ({error})", number) from error
     return sorted(assignments, key=lambda assignment: assignment.start_s)
+
+
+def shorten(path: Path) -> None:
+    """Drop the older half of a file that is too long, except the last assignment in it of each slot."""
+    if path.stat().st_size > MOST_KEPT_BYTES:
+        assignments = read(path)
+        older, newer = assignments[: len(assignments) // 2], assignments[len(assignments) // 2 :]
+        held = {(assignment.node, assignment.slot): assignment for assignment in older}
+        files.write(path, b"".join(map(_line, (*held.values(), *newer))))
 
 
 def prune(path: Path, before_s: int) -> None:
