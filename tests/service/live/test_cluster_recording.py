@@ -223,9 +223,10 @@ def test_a_node_whose_clock_is_behind_does_not_stop_the_others(recorded, hours):
     """It was the newest of all, so the others seemed to jump, and nothing of them was recorded."""
     recorder, clock, opened = recorded
     for clock.now_s in range(0, 1200, 10):
-        for node in ("n1", "n2"):
-            recorder.add(idle(node, NOW_S + int(clock.now_s)))
-        recorder.add(idle("late", NOW_S + hours * HOUR_S + int(clock.now_s)))
+        order = ("late", "n1", "n2") if clock.now_s else ("n1", "n2", "late")
+        for node in order:
+            behind_s = hours * HOUR_S if node == "late" else 0
+            recorder.add(idle(node, NOW_S + behind_s + int(clock.now_s)))
     problem = "" if hours == -20 else "the clock of late is 960 h behind the others; it is not recorded"
     assert recorder.problem == problem
     recording = opened()
@@ -265,6 +266,7 @@ def test_a_silent_node_takes_no_memory_its_jobs_end_and_it_can_come_back(recorde
         recorder.add(idle("n1", NOW_S + int(clock.now_s)))
     buffers = {name: writer._buffer.nbytes for name, writer in recorder._recorder._arrays.items()}
     assert (buffers["n2"], buffers["n1"] > 0) == (0, True)
+    assert list(recorder._guard._offsets_s) == ["n1"]
     assert (tmp_path / "r/n2/c.0.0.0").exists()
     assert [(span.job, span.end_s) for span in Recording.open(tmp_path / "r").spans] == [("7", NOW_S + 10)]
     clock.now_s = 3 * HOUR_S

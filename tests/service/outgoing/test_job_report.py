@@ -126,6 +126,23 @@ def test_a_request_reads_the_last_day_of_a_job(tmp_path, monkeypatch):
     assert usage.busy == pytest.approx([1, 1, 1, 1], abs=0.01)
 
 
+@pytest.mark.medium
+def test_a_request_reads_less_of_a_job_on_many_nodes(tmp_path, monkeypatch):
+    """The recording of a cluster has jobs on a hundred nodes: a day of each would take a minute."""
+    monkeypatch.setattr("clustertwin.service.outgoing.job_report.PAST_JOB_S", 3000)
+    nodes = {f"n{i}": (0,) for i in range(16)}
+    values = np.zeros((1, 4000, 4), np.float32)
+    values[..., 0] = 1
+    with Recorder.create(tmp_path / "r", nodes) as recorder:
+        for node in nodes:
+            recorder.append(Trace(node, (0,), 1_000_000, CPU, values, np.ones((1, 4000), np.bool_)))
+            recorder.label(JobSpan("4711", node, (0,), 1_000_000, 1_004_000))
+    for job_s, few in ((1500, 8), (600, 1)):
+        monkeypatch.setattr("clustertwin.service.outgoing.job_report.FEW_NODES", few)
+        usage = usage_past(GrowingRecordingArchive(tmp_path / "r"), "4711")
+        assert (usage.end_s - usage.start_s, len(usage.threads)) == (job_s, 16)
+
+
 def test_a_job_of_a_busy_archive_is_not_called_unknown(tmp_path, monkeypatch):
     recorded(tmp_path / "r", (300, [BUSY] * 4))
     monkeypatch.setattr(trace_archive, "_WAIT_S", 0.0)

@@ -33,7 +33,9 @@ RUNNING_S = 30  # a job with data in the last seconds runs
 LONGEST_S = 300  # before its end, in which a recorded job's last cause is looked for
 PIECE_S = 3600  # of a node, in memory at a time
 MOST_JOB_S = 366 * 86_400  # a damaged second can make a recording seem centuries long
-PAST_JOB_S = 86_400  # before its end, that a request reads of a recorded job
+PAST_JOB_S = 86_400  # before its end, that a request reads of a recorded job …
+FEW_NODES = 8  # … on at most so many nodes; of one on more, as many seconds of a node in all, but at least …
+LEAST_JOB_S = 600
 READING_S = 20.0  # that a request waits for Prometheus
 
 
@@ -207,7 +209,11 @@ def usage_past(past: TraceArchive | None, job: str, now_s: float | None = None) 
                 now_s = time.time() if now_s is None else now_s
                 return usage_queried(past.job_traces(job, now_s, READING_S), job, now_s)
             recording = past.recording_with_job(job)
-            return usage_recorded(recording, job, PAST_JOB_S) if recording else None
+            if recording is None:
+                return None
+            nodes = len({span.node for span in recording.spans if span.job == job})
+            longest_s = PAST_JOB_S if nodes <= FEW_NODES else max(PAST_JOB_S * FEW_NODES / nodes, LEAST_JOB_S)
+            return usage_recorded(recording, job, longest_s)
     except Overloaded:
         raise
     except TwinError:
