@@ -67,6 +67,16 @@ def test_a_node_whose_clock_is_put_right_is_recorded_at_once(loop_of, tmp_path):
     assert Recording.open(tmp_path / "r").trace("odd").valid.all()
 
 
+def test_a_node_whose_clock_is_behind_is_named_until_it_is_right(loop_of):
+    """It was read every second, and it was in no list and no problem, as if there were no such node."""
+    late = [idle("odd", NOW_S - DAY_S), idle("odd", NOW_S - DAY_S + 10)]
+    loop = loop_of(Given([idle("here", NOW_S), *late], [idle("odd", NOW_S - HOUR_S), idle("odd", NOW_S)]))
+    snapshot = loop.turn()
+    assert [node.node for node in snapshot.nodes] == ["here"]
+    assert snapshot.problems == ("odd: its newest data is 86390 s old: is its clock behind?",)
+    assert loop.turn().problems == ()
+
+
 def test_a_node_that_is_gone_has_no_wrong_clock(loop_of):
     """The problem stayed for ever, if the node was removed before its clock was put right."""
     feed = Given([idle("odd", NOW_S + DAY_S)])
