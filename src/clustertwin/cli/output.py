@@ -69,7 +69,8 @@ def print_table(
     if instead and not rows:
         typer.echo(instead)
         return
-    table = Table(title=Text(title) if title else None, title_justify="left", header_style="bold")
+    heading = Text(title) if title else None
+    table = Table(title=heading, title_justify="left", header_style="bold", show_header=any(columns))
     for i, column in enumerate(columns):
         numeric = all(isinstance(row[i], int | float) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", no_wrap=column in whole)
