@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from clustertwin.core.errors import SettingsError
 from clustertwin.gymnasium_hook import ID
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.policies.learned import FEATURES, HIDDEN, WEIGHTS, learned
@@ -109,3 +110,5 @@ def test_an_episode_begins_with_the_job_of_the_log_that_was_asked_for():
     assert info["first"] == 4
     assert episode.unwrapped.batch.batch.jobs["run_s"][0].tolist() == [104, 105]
     assert episode.reset(options={"first": 0})[1]["first"] == 2
+    with pytest.raises(SettingsError, match="first: 7 leaves 1 jobs of the log; an episode has 2"):
+        episode.reset(options={"first": 7})

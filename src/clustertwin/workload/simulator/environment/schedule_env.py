@@ -19,6 +19,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from clustertwin import gymnasium_hook
+from clustertwin.core.errors import SettingsError
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import Unit
 from clustertwin.workload.policies.learned import FEATURES
@@ -71,7 +72,10 @@ class ScheduleEnv(gymnasium.Env[Observation, np.int64]):
         if asked is None:
             first = int(self.np_random.integers(0, len(self.records) - self.length + 1))
         else:
-            first = int(np.flatnonzero(self.admitted >= asked)[0])
+            left = np.flatnonzero(self.admitted >= asked)
+            if len(left) < self.length:
+                raise SettingsError(f"first: {asked} leaves {len(left)} jobs of the log; an episode has {self.length}")
+            first = int(left[0])
         self.steps = 0
         self.batch.reset([self.records[first : first + self.length]])
         return self._observation(), {"action_mask": self.action_masks(), "first": int(self.admitted[first])}
