@@ -153,7 +153,7 @@ def _start_database(start: _Starter, port: int) -> None:
     db = start.directory / "db"
     shutil.chown(db, "mysql")
     install = ("mariadb-install-db", "--no-defaults", "--user=mysql", f"--datadir={db}/data", "--skip-test-db")
-    subprocess.run([*install, "--auth-root-authentication-method=normal"], check=True, capture_output=True)
+    _run(*install, "--auth-root-authentication-method=normal")
     start(
         "mariadbd",
         *("mariadbd", "--no-defaults", "--user=mysql", f"--datadir={db}/data", f"--socket={db}/my.sock"),
@@ -163,7 +163,12 @@ def _start_database(start: _Starter, port: int) -> None:
     start.wait_for("mariadbd", *ask, "select 1")
     grant = "create user slurm@'%' identified by 'x'; create user slurm@localhost identified by 'x'; "
     grant += "grant all on slurm_acct.* to slurm@'%'; grant all on slurm_acct.* to slurm@localhost;"
-    subprocess.run([*ask, grant], check=True, capture_output=True)
+    _run(*ask, grant)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
 
 
 def _write_configuration(directory: Path, node_cpus: dict[str, tuple[int, ...]], ports: list[int]) -> None:

@@ -98,7 +98,8 @@ def test_a_program_that_spins_uses_cpu_time_and_its_registers_stand_still(start,
         assert before[0].registers == after[0].registers
         assert before[1] == after[1]
     assert uses_cpu(pid)
-    assert len({*instructions(pid), *instructions(pid), *instructions(pid), *before[1]}) > 1
+    # Some places of a short loop are more likely than others: look until it is at another one.
+    assert any(instructions(pid) != before[1] for _ in range(200))
 
 
 @pytest.mark.medium
