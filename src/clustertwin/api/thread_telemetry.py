@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from clustertwin.core.cluster_traces import ClusterTraces
 from clustertwin.core.errors import NoSamples, SettingsError
 from clustertwin.core.tables import ColumnTable
-from clustertwin.core.traces import Trace, check_shape
+from clustertwin.core.traces import Trace, check_trace
 from clustertwin.telemetry.recording import Recording
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def traces_of(telemetry: Telemetry | Iterable[Trace]) -> list[Trace]:
 def _check(trace: Trace) -> None:
     """Refuse a trace of the reader's own whose arrays do not fit or hold no ratios."""
     try:
-        check_shape(trace)
+        check_trace(trace)
     except ValueError as error:
         raise SettingsError(f"{trace.node}: {error}") from error
     known = trace.values[trace.valid]

@@ -67,20 +67,16 @@ class Trace:
         return self.start_s + self.values.shape[1] * self.interval_s
 
 
-def check_shape(trace: Trace) -> None:
-    """Raise ValueError if the arrays of a trace do not fit its threads, its channels or each other."""
+def check_trace(trace: Trace) -> None:
+    """Raise ValueError if the arrays do not fit its threads, or if the node or a job has no name.
+
+    Beside the name of a node, the empty name of a job stands for the whole node, or for its threads without a job.
+    """
     shape = len(trace.cpus), trace.values.shape[1] if trace.values.ndim == 3 else -1, len(trace.schema)
     if trace.values.shape != shape or trace.valid.shape != shape[:2]:
         raise ValueError(f"values {trace.values.shape} and valid {trace.valid.shape} do not fit {shape[0]} threads")
     if any(a >= b for a, b in pairwise(trace.cpus)):
         raise ValueError("its threads are not in order")
-
-
-def check_names(trace: Trace) -> None:
-    """Raise ValueError if the node or a job has no name.
-
-    Beside the name of a node, the empty name of a job stands for the whole node, or for its threads without a job.
-    """
     jobs = (*(span.job for span in trace.spans), *(trace.job_channels.jobs if trace.job_channels else ()))
     if not trace.node or not all(jobs):
         raise ValueError("the node or one of its jobs has no name")

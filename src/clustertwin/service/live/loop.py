@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import InputError, describe
-from clustertwin.core.traces import JobSpan, Trace, check_names, check_shape
+from clustertwin.core.traces import JobSpan, Trace, check_trace
 from clustertwin.service.live import health_summary
 from clustertwin.service.live.beside.recording_thread import TraceRecorder
 from clustertwin.service.live.champion_loading import Loading, RepeatedLoading
@@ -239,8 +239,7 @@ class Loop:
     def _add(self, trace: Trace, now_s: float) -> None:
         if trace.node not in self._heard and len(self._heard) >= MOST_NODES:
             raise InputError(trace.node, f"the limit of {MOST_NODES} nodes is reached")
-        check_shape(trace)
-        check_names(trace)
+        check_trace(trace)
         if self._clocks.is_ahead(trace, now_s):
             return
         self._growth.check(trace.node, trace.cpus, now_s)
