@@ -5,7 +5,8 @@
     python benchmarks/zoo.py data/zoo --half blind       programs recorded after the settings were fixed
     python benchmarks/zoo.py data/zoo --half two-cpus    runs on two CPUs on which rules were changed
     python benchmarks/zoo.py data/zoo --half two-cpus-blind    runs on two CPUs that were recorded after that
-    python benchmarks/zoo.py data/zoo --half newest      programs recorded last
+    python benchmarks/zoo.py data/zoo --half newest      six more programs, recorded later
+    python benchmarks/zoo.py data/zoo --half looks       programs recorded last, with looks at their processes
     python benchmarks/zoo.py data/zoo --half all --programs elk meep    these programs; the rivals learn from all
     python benchmarks/zoo.py data/zoo --cgroup v1        without what cgroup v1 does not count: pressure and I/O of jobs
     python benchmarks/zoo.py data/zoo --json zoo.json    the same rows for a program
@@ -76,8 +77,10 @@ FIRST_RECORDED = 20
 #: The runs on two CPUs on which rules were changed: those for stopped ranks and misbound jobs on the first three, the
 #: smallest loss of work that matters on all.
 FIRST_ON_TWO = ("cp2k", "espresso", "lammps", "openfoam", "gpaw", "nwchem", "R", "master-worker")
-#: Recorded last, after the rules by which they are judged in docs/results-questions.md.
+#: Recorded later, after the rules by which they are judged in docs/results-questions.md.
 NEWEST = ("bowtie2", "numpy", "pbzip2", "blastp", "sysbench", "sqlite")
+#: From this place of the table on, programs on one CPU were recorded with looks, after those rules.
+FIRST_WITH_LOOKS = 41
 SPINNING = "spinning"
 _NOT_IN_V1 = ("job_cpu_pressure", "job_memory_pressure", "job_io_pressure", "job_io_traffic")
 
@@ -391,11 +394,12 @@ def suspicions(judged: Sequence[JudgedRun]) -> dict[str, list[str]]:
 def chosen_half(runs: Sequence[ZooRun], half: str) -> list[ZooRun]:
     """Of the programs recorded first, those at even places are for choosing, those at odd places for the report.
 
-    Runs on two CPUs are parts of their own, and so are the programs recorded last.
+    Runs on two CPUs are parts of their own, and so are the programs recorded later.
     """
     names = list(PROGRAMS)
     first = {name: ("select", "report")[place % 2] for place, name in enumerate(names[:FIRST_RECORDED])}
     halves = first | dict.fromkeys(names[FIRST_RECORDED:], "blind") | dict.fromkeys(NEWEST, "newest")
+    halves |= dict.fromkeys(names[FIRST_WITH_LOOKS:], "looks")
     on_two = dict.fromkeys(names, "two-cpus-blind") | dict.fromkeys(FIRST_ON_TWO, "two-cpus")
     of_run = [(halves if len(run.raw.labels["cpus"]) == 1 else on_two)[run.program] for run in runs]
     return [run for run, its_half in zip(runs, of_run, strict=True) if half in ("all", its_half)]
@@ -442,7 +446,7 @@ def print_tables(document: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", help="a directory of raw runs; default: the data package")
-    halves = ("report", "select", "blind", "two-cpus", "two-cpus-blind", "newest", "all")
+    halves = ("report", "select", "blind", "two-cpus", "two-cpus-blind", "newest", "looks", "all")
     parser.add_argument("--half", choices=halves, default="report")
     parser.add_argument("--programs", nargs="+", default=(), metavar="NAME", help="report these programs of the half")
     parser.add_argument("--cgroup", choices=("v1", "v2"), default="v2", help="v1: as if the host had no cgroup v2")

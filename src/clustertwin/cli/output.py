@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from math import isnan
 from typing import Any
 
 import orjson
@@ -55,6 +56,15 @@ def _in_utf8(value: Any) -> Any:
     if isinstance(value, dict):
         return {_in_utf8(key): _in_utf8(item) for key, item in value.items()}
     return [_in_utf8(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def interval(low: float, high: float) -> str:
+    """`0.5 – 2`; a dash where it is not known, as a ratio of two waits of zero.
+
+    >>> interval(0.5, 2.0), interval(float("nan"), float("nan"))
+    ('0.5 – 2', '–')
+    """
+    return "–" if isnan(low) or isnan(high) else f"{low:.3g} – {high:.3g}"
 
 
 def print_table(

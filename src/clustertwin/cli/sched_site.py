@@ -10,7 +10,7 @@ import typer
 
 from clustertwin.cli.log_argument import log_argument
 from clustertwin.cli.options import MOST_SEED
-from clustertwin.cli.output import Json, err, print_json, print_table
+from clustertwin.cli.output import Json, err, interval, print_json, print_table
 from clustertwin.cli.sched_notes import SIMULATING_SITE
 from clustertwin.core.formatting import counted
 
@@ -101,14 +101,14 @@ def compare_config(
         notes = {"old": unused(old, old.log), "new": unused(new, new.log)}
         print_json({"old": _whole(old), "new": _whole(new), "changes": groups, "futures": futures, "not_used": notes})
         return
-    interval = ["80 % of futures"] if futures else []
+    in_futures = ["80 % of futures"] if futures else []
     print_table(
         f"{log.name}: {site[0]} against {site[1]} (simulated); utilisation {old.utilisation():.3f} and "
         f"{new.utilisation():.3f}",
-        ["by", "group", "jobs", "old wait s", "new wait s", "new / old", *interval],
+        ["by", "group", "jobs", "old wait s", "new wait s", "new / old", *in_futures],
         [
             [kind, row.name, row.jobs, round(row.old_wait_s), round(row.new_wait_s), row.ratio,
-             *([f"{row.ratio_low:.3g} – {row.ratio_high:.3g}"] if futures else [])]
+             *([interval(row.ratio_low, row.ratio_high)] if futures else [])]
             for kind, rows in table.items()
             for row in rows[:10]
         ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from clustertwin.cli.output import err, print_table
+from clustertwin.cli.output import err, interval, print_table
 from clustertwin.cli.sched_notes import SIMULATING_SITE
 from clustertwin.cli.sched_options import TryOptions
 from clustertwin.core.errors import SettingsError
@@ -68,7 +68,7 @@ def print_change(change: QueueChange) -> None:
         ["by", "group", "jobs", "present", "changed", "changed / present in 80 %"],
         [
             [g.kind, g.name, g.jobs, duration(g.old_wait_s), duration(g.new_wait_s),
-             f"{g.ratio_low:.3g} – {g.ratio_high:.3g}"]
+             interval(g.ratio_low, g.ratio_high)]
             for g in change.groups
         ],
     )  # fmt: skip

@@ -78,7 +78,7 @@ class Schedule(ColumnTable):
             median_wait_s=float(np.median(self.wait_s[kept])),
             p95_wait_s=float(np.quantile(self.wait_s[kept], 0.95)),
             utilisation_ratio=utilisation(self.start_s, self.end_s, self.size, self.procs, between_s),
-            makespan_s=float(self.end_s.max() - self.jobs.submit_s.min()),
+            makespan_s=float(self.end_s[kept].max() - submit_s.min()),
             fairness_ratio=jain_index(by_user),
             worst_user_bounded_slowdown=float(by_user.max()),
         )

@@ -363,6 +363,73 @@ PROGRAMS: dict[str, ZooProgram] = {
         f"{_SEQUENCES} reads --length 300000 --count 60000 --error 0.005 >reads.fq",
         ("spades.py",),
     ),
+    "diamond": ZooProgram(
+        "sensitive search of proteins in a database of 20,000",
+        "threads",
+        'diamond blastp --quiet --sensitive -p $THREADS -d "$INPUTS/proteins" -q "$INPUTS/query.fa" -o hits.tsv',
+        "diamond version",
+        f"{_SEQUENCES} proteins --count 20000 --length 350 --error 0.6 >proteins.fa; "
+        "diamond makedb --quiet --in proteins.fa -d proteins; head -c 4000000 proteins.fa >query.fa",
+        ("diamond",),
+    ),
+    "salmon": ZooProgram(
+        "counts of transcripts from reads, with resampling",
+        "threads",
+        'rm -rf out; salmon quant -q -i "$INPUTS/index" -l A -r "$INPUTS/reads.fq" -p $((THREADS + 1)) '
+        "--numBootstraps 100 -o out",
+        "salmon --version",
+        f"{_SEQUENCES} genome --length 3000000 | sed 1d | tr -d '\\n' | fold -w 1500 "
+        "| awk '{print \">t\" NR; print}' >parts.fa; salmon index -t parts.fa -i index -p 1; "
+        f"{_SEQUENCES} reads --length 3000000 --count 400000 >reads.fq",
+        ("salmon",),
+    ),
+    "calculix": ZooProgram(
+        "finite elements: a beam that bends, and its modes",
+        "threads",
+        'cp "$INPUTS/beam.inp" .; OMP_NUM_THREADS=$THREADS ccx beam',
+        "ccx -v | grep -m1 Version",
+        '"$PYTHON" "$PROGRAMS/brick_mesh.py" 60 14 14 >beam.inp',
+        ("ccx",),
+    ),
+    "gmsh": ZooProgram(
+        "a mesh of tetrahedra in a block with holes",
+        "serial",
+        'gmsh -3 -v 1 -nt $THREADS "$DECKS/bracket.geo" -o mesh.msh',
+        "gmsh --version 2>&1",
+        needs=("gmsh",),
+    ),
+    "cdo": ZooProgram(
+        "statistics of a year of climate fields on another grid, compressed",
+        "threads",
+        'cdo -s -O -P $THREADS -f nc4 -z zip_3 remapbil,r360x180 "$INPUTS/fields.nc" coarse.nc && '
+        'cdo -s -O -P $THREADS -f nc4 -z zip_3 runmean,5 "$INPUTS/fields.nc" smooth.nc && '
+        "cdo -s -O timstd smooth.nc deviation.nc",
+        "cdo --version 2>&1",
+        'for day in $(seq 1 120); do cdo -s -f nc -setdate,$(date -d "2001-01-01 +$day days" +%F) '
+        "-random,r720x360,$day day-$day.nc; done; cdo -s -O mergetime day-*.nc fields.nc; rm day-*.nc",
+        ("cdo",),
+    ),
+    "freefem": ZooProgram(
+        "finite elements: heat in a plate, on a mesh that adapts",
+        "serial",
+        'FreeFem++ -nw -ns -v 0 "$DECKS/heat.edp"',
+        "dpkg-query -W freefem++",
+        needs=("FreeFem++",),
+    ),
+    "ngspice": ZooProgram(
+        "transient analysis of a ring oscillator",
+        "serial",
+        'ngspice -b "$DECKS/ring.cir" -r ring.raw >ring.log',
+        "ngspice --version | grep -m1 -o 'ngspice-[0-9]*'",
+        needs=("ngspice",),
+    ),
+    "yosys": ZooProgram(
+        "logic synthesis of four multipliers",
+        "serial",
+        'yosys -q -p "read_verilog $DECKS/multiplier.v; synth -flatten; abc -g AND,XOR,MUX; check" >/dev/null',
+        "yosys -V",
+        needs=("yosys",),
+    ),
 }
 
 
