@@ -33,8 +33,8 @@ def detection_section(
     data: StudyData,
     models: Mapping[str, Autoencoder],
     default: str,
-    seed: int = 0,
-    progress: Callable[[str], None] = lambda step: None,
+    seed: int,
+    progress: Callable[[str], None],
 ) -> Section:
     """The section. The detector uses the model `default`; baseline detectors that are not installed are left out."""
     if data.length_s != WINDOW_S:

@@ -90,7 +90,7 @@ def silhouettes(windows: Windows, interval_s: int, rng: np.random.Generator) -> 
     return tuple(scores)
 
 
-def sampling_section(data: StudyData, seed: int = 0) -> Section:
+def sampling_section(data: StudyData, seed: int) -> Section:
     """The section: spectra and window length, PCA of windows, silhouette against sampling interval."""
     spectra = job_spectra(data)
     lowest = [(min(s.dominant_hz), s.kind) for s in spectra if s.dominant_hz]

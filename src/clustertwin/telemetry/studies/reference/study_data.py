@@ -92,7 +92,7 @@ def simulated_data(
     )
 
 
-def recorded_data(roots: Sequence[Path], length_s: int = 100, stride_s: int = 100) -> StudyData:
+def recorded_data(roots: Sequence[Path], length_s: int, stride_s: int) -> StudyData:
     """Recordings by the split of their campaign.
 
     Recordings without a split are assigned in order: three fifths to training, one to validation, one to test.
