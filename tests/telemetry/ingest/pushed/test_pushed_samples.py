@@ -9,7 +9,7 @@ import pytest
 from tests.pushed import STALE, series
 
 from clustertwin.telemetry.ingest.counters import MODES, JobCpus, NodeReading
-from clustertwin.telemetry.ingest.pushed import pushed_samples
+from clustertwin.telemetry.ingest.pushed import pushed_node, pushed_samples
 from clustertwin.telemetry.ingest.pushed.pushed_layout import layout_of
 from clustertwin.telemetry.ingest.pushed.pushed_samples import (
     HELD_S,
@@ -393,7 +393,7 @@ def test_series_that_waited_for_their_node_are_given_to_it_with_their_next_sampl
 
 def test_a_node_that_cannot_be_used_is_found_out_once(pushes: Pushes, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    monkeypatch.setattr(pushed_samples, "layout_of", lambda *args: found.append(args) or layout_of(*args))
+    monkeypatch.setattr(pushed_node, "layout_of", lambda *args: found.append(args) or layout_of(*args))
     wrong = {**allocated("17", 0), "cpu": "many"}
     for second in range(5):
         pushes.at(NEXT + second, [*NODE, wrong], [NEXT + second])
