@@ -246,15 +246,15 @@ def test_metrics_that_nobody_reads_are_not_kept(pushes: Pushes) -> None:
     assert pushes.samples.counts["unwanted"] == 1000
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_series_of_jobs_that_ended_are_forgotten(pushes: Pushes) -> None:
     """They would fill the memory: every job has series of its own."""
-    for job in range(300):
-        second, of_job = NEXT + job, [owner(str(100 * job + i)) for i in range(100)]
-        pushes.at(second, [*NODE, *of_job], [second])
-        pushes.at(second, of_job, [second + 0.5], STALE)
+    for scrape in range(150):
+        second, of_jobs = NEXT + 10 * scrape, [owner(str(100 * scrape + i)) for i in range(100)]
+        pushes.at(second, [*NODE, *of_jobs], [second])
+        pushes.at(second, of_jobs, [second + 0.5], STALE)
         pushes.readings(second)
-    assert pushes.samples.series < 20_000
+    assert pushes.samples.series < 10_000
 
 
 def test_the_number_of_series_is_limited(pushes: Pushes, monkeypatch: pytest.MonkeyPatch) -> None:
