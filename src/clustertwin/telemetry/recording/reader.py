@@ -51,14 +51,12 @@ class Recording:
     @cached_property
     def node_schema(self) -> Schema:
         """The channels of nodes, of all segments; empty if there are none."""
-        names = dict.fromkeys(name for segment in self.description.node_segments for name in segment)
-        return Schema.from_json([{"name": name} for name in names])
+        return _schema_of(self.description.node_segments)
 
     @cached_property
     def job_schema(self) -> Schema:
         """The channels of jobs, of all segments; empty if there are none."""
-        names = dict.fromkeys(name for segment in self.description.job_segments for name in segment)
-        return Schema.from_json([{"name": name} for name in names])
+        return _schema_of(self.description.job_segments)
 
     @cached_property
     def _assignments(self) -> dict[str, list[job_slots.Assignment]]:
@@ -234,13 +232,7 @@ class Recording:
                 target = slots[:, at : at + values.shape[1]]
                 target[..., columns] = np.where(np.isnan(values), target[..., columns], values)
         jobs: dict[str, NDArray[np.float32]] = {}
-        here = self._assignments.get(node, [])
-        ends_s: list[int | None] = []
-        next_s: dict[int, int] = {}  # slot -> when another job gets it
-        for assignment in reversed(here):
-            ends_s.append(next_s.get(assignment.slot))
-            next_s[assignment.slot] = assignment.start_s
-        for assignment, end_s in zip(here, reversed(ends_s), strict=True):
+        for assignment, end_s in job_slots.with_ends(self._assignments.get(node, [])):
             begin = max((assignment.start_s - start_s) // self.interval_s, 0)
             end = samples if end_s is None else min((end_s - start_s) // self.interval_s, samples)
             if end <= begin:
@@ -263,6 +255,11 @@ class Recording:
     def _trace(self, node: str, start_s: int, values: NDArray[np.float32], valid: NDArray[np.bool_]) -> Trace:
         spans = self._spans_of.get(node, ())
         return Trace(node, self.nodes[node], start_s, self.schema, values, valid, spans, self.interval_s)
+
+
+def _schema_of(segments: tuple[tuple[str, ...], ...]) -> Schema:
+    names = dict.fromkeys(name for segment in segments for name in segment)
+    return Schema.from_json([{"name": name} for name in names])
 
 
 def _joined(parts: list[Windows], values: NDArray[np.float32], valid: NDArray[np.bool_]) -> Windows:
