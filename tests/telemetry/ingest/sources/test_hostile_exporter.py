@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from clustertwin.core.errors import SourceError
+from clustertwin.telemetry.ingest.http_framing import MOST_CHUNKS, unpack
 from clustertwin.telemetry.ingest.sources import ring_blocks
 from clustertwin.telemetry.ingest.sources.exporter_protocol import ExporterSession
 from clustertwin.telemetry.ingest.sources.http import Endpoint
-from clustertwin.telemetry.ingest.sources.http_sweep import LIMITS, unpack
 from clustertwin.telemetry.ingest.sources.ring_blocks import RingLimits, parse_ring
 
 BLOCK = b"t 1731700000.123\ncpu0 4705 150 1120 16250 520 0 17 0 0 0\n"
@@ -35,8 +35,8 @@ def test_a_chunk_size_that_is_not_hexadecimal_digits_is_refused(size: bytes) -> 
 
 
 def test_a_body_in_very_many_chunks_is_refused() -> None:
-    with pytest.raises(ValueError, match=f"more than {LIMITS.chunks} chunks"):
-        unpack(bytearray(CHUNKED + b"1\r\nx\r\n" * (LIMITS.chunks + 1) + b"0\r\n\r\n"), False)
+    with pytest.raises(ValueError, match=f"more than {MOST_CHUNKS} chunks"):
+        unpack(bytearray(CHUNKED + b"1\r\nx\r\n" * (MOST_CHUNKS + 1) + b"0\r\n\r\n"), False)
 
 
 @pytest.mark.parametrize("second", [b"Content-Length: 7", b"Transfer-Encoding: chunked"])
