@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,6 @@ from clustertwin.core.windows import cut
 from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.detection.calibration import calibrate
 from clustertwin.telemetry.detection.detector import Detector
-from clustertwin.telemetry.detection.scores import Scores
 from clustertwin.telemetry.models.model_store import StoredModel
 from clustertwin.telemetry.models.training import TrainingSettings, fit
 from clustertwin.telemetry.models.training_data import normal_windows
@@ -37,6 +36,7 @@ from clustertwin.telemetry.simulation.demand import ClusterSettings
 from clustertwin.telemetry.simulation.signature import read_signatures
 from clustertwin.telemetry.simulation.simulated_cluster import simulate
 from clustertwin.telemetry.studies.event_metrics import EventCounts, count_events
+from clustertwin.telemetry.studies.reference.detection_section import cached_scores, of_view
 from clustertwin.telemetry.studies.rival_detectors import RIVALS, model_error
 from clustertwin.telemetry.studies.window_metrics import Scorer, ScorerMetrics, evaluate_scorers
 
@@ -71,12 +71,12 @@ def contest(seed: int, hours: float, rivals: bool) -> Contest:
     stored = StoredModel("linear", fit(*cuts, TrainingSettings(seed=seed, epochs=10)).model)
     train = [moment for moment, _ in moments(learn)]
     ours, shipped = calibrate(stored, (moment for moment, _ in moments(check)), learn=train), bundled()
-    score = _once(ours)
+    score = cached_scores(ours)
     scorers: dict[str, Scorer] = {
         OURS: lambda moment: score(moment).score,
         SHIPPED: lambda moment: shipped.score(moment).score,
         "only the model's error": lambda moment: score(moment).error,
-        **{f"only {view}": _view(score, i) for i, view in enumerate(ours.views) if view != "reconstruction"},
+        **{f"only {view}": of_view(score, i) for i, view in enumerate(ours.views) if view != "reconstruction"},
     }
     if rivals:
         few = cuts[1].take(np.flatnonzero(cuts[1].start_s < check[0].start_s + VALIDATION_S))
@@ -89,8 +89,8 @@ def contest(seed: int, hours: float, rivals: bool) -> Contest:
 
 def bundled_alone() -> Contest:
     shipped = bundled()
-    score = _once(shipped)
-    views = {f"only {view}": _view(score, i) for i, view in enumerate(shipped.views)}
+    score = cached_scores(shipped)
+    views = {f"only {view}": of_view(score, i) for i, view in enumerate(shipped.views)}
     return Contest({SHIPPED: shipped}, {SHIPPED: lambda moment: score(moment).score, **views})
 
 
@@ -110,23 +110,6 @@ def recorded(roots: list[Path]) -> Iterator[tuple[Moment, Windows]]:
         recording = Recording.open(directory)
         traces = [recording.trace(node) for node in recording.nodes]
         yield from moments(traces, RECORDED_EVERY_S, first_s=recording.start_s + WINDOW_S)
-
-
-def _once(detector: Detector) -> Callable[[Moment], Scores]:
-    """The detector's scores, with the last moment cached."""
-    last: dict[int, Scores] = {}
-
-    def score(moment: Moment) -> Scores:
-        if id(moment) not in last:
-            last.clear()
-            last[id(moment)] = detector.score(moment)
-        return last[id(moment)]
-
-    return score
-
-
-def _view(score: Callable[[Moment], Scores], column: int) -> Scorer:
-    return lambda moment: score(moment).surprise[:, column]
 
 
 def table(seeds: list[dict[str, ScorerMetrics]], own: bool = False) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.progress import track
+from sklearn.metrics import average_precision_score
 
 from clustertwin.core.traces import Trace, Windows
 from clustertwin.core.windows import cut
@@ -30,7 +31,7 @@ from clustertwin.telemetry.models.training import TrainingSettings, fit
 from clustertwin.telemetry.models.training_data import normal_windows
 from clustertwin.telemetry.moments.moment import moments
 from clustertwin.telemetry.studies.event_metrics import match_events, replay, track_events
-from clustertwin.telemetry.studies.window_metrics import average_precision, roc_auc
+from clustertwin.telemetry.studies.window_metrics import roc_auc
 from recorded_campaigns import spark_days
 
 Array = NDArray[np.float64]
@@ -102,7 +103,7 @@ def servers(data: Path) -> None:
         train, test, label = real["train"].astype(float), real["test"].astype(float), real["label"] > 0
         for name, method in METHODS.items():
             score = method(train, test)
-            results[name].append((roc_auc(score[~label], score[label]), average_precision(label, score)))
+            results[name].append((roc_auc(score[~label], score[label]), average_precision_score(label, score)))
     print("| ROC-AUC / AUC-PR | mean | " + " | ".join(path.stem for path in paths) + " |")
     print("|---" * (len(paths) + 2) + "|")
     for name, cells in results.items():

@@ -27,8 +27,9 @@ from typing import Any
 import httpx
 
 from clustertwin.service.live.members.member_watch import EVERY_S, SUMMARY
+from misbehaving_node import free_port
 from prometheus import cpu_s, rss_mb
-from scale import free_port, measure_joining
+from scale import measure_joining
 from service import PAST_S, WARM_S, simulated
 from simulated_exporters import ring, serve
 

@@ -18,7 +18,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ import time
 from pathlib import Path
 
 from clustertwin.telemetry.exporter.collectors import COLLECTORS
+from misbehaving_node import free_port
 
 JOBS = 16
 TICKS = (10**8, 0, 10**7, 10**9, 10**5, 0, 10**5, 0, 0, 0)  # at most, at the start, in the kernel's order
@@ -143,11 +143,6 @@ class Server:
         self.http.close()
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(10)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 def servers(root: str, before: str) -> list[Server]:

@@ -70,7 +70,7 @@ DESIGN: dict[str, dict[str, dict[str, float]]] = {"crossover": {
 
 def design(log: Path, generator: str, seeds: int) -> None:
     """One row per variant: the mean over the seeds, as a ratio to the value of the real log, and the range of waits."""
-    from clustertwin.workload.fidelity.measures.arrivals import autocorrelation, fano
+    from clustertwin.workload.fidelity.measures.arrivals import autocorrelations, fano
     from clustertwin.workload.fidelity.measures.marginals import ks_complement
     from clustertwin.workload.fidelity.measures.offered_load import capacity
     from clustertwin.workload.fidelity.measures.scheduling_effect import schedule_means
@@ -91,7 +91,7 @@ def design(log: Path, generator: str, seeds: int) -> None:
             easy = schedule_means(jobs, on, "EASY")
             rows.append((
                 ks_complement(real.interval_s[1:], jobs.interval_s[1:]),
-                autocorrelation(jobs.interval_s[1:], 1) - autocorrelation(real.interval_s[1:], 1),
+                autocorrelations(jobs.interval_s[1:])[1] - autocorrelations(real.interval_s[1:])[1],
                 fano(jobs.submit_s, 20) / fano(real.submit_s, 20),
                 easy.wait_s / target.wait_s, easy.bounded_slowdown / target.bounded_slowdown,
             ))  # fmt: skip

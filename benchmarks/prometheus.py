@@ -52,8 +52,8 @@ from clustertwin.telemetry.detection.bundled import bundled
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 from clustertwin.telemetry.learning.champions.handover import Handover
+from misbehaving_node import free_port
 from prometheus_reads import Meter, Reads, cpu_s
-from scale import free_port
 from service import NODE_THREADS, PAST_S, WARM_S, BurstScorer, TimedState, WithPast, run_on_one_core, simulated
 from simulated_exporters import full_pages, serve
 

@@ -22,7 +22,6 @@ import argparse
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -41,6 +40,7 @@ from clustertwin.service.live.members.member_board import MemberBoard
 from clustertwin.service.live.members.member_settings import MemberSettings
 from clustertwin.service.live.members.member_summary import MemberNode, MemberSummary
 from clustertwin.service.live.members.member_watch import EVERY_S, MemberWatch, watch
+from misbehaving_node import free_port
 
 SERVICE = Path(__file__).parent / "service.py"
 NODE_THREADS = 128
@@ -250,13 +250,6 @@ def time_until(fine: Callable[[], bool]) -> float:
     begun_s = time.monotonic()
     until(fine, [], 120.0)
     return time.monotonic() - begun_s
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def main() -> None:

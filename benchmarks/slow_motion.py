@@ -45,9 +45,9 @@ from clustertwin.telemetry.ingest.rates import Faults
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.prometheus import Prometheus
 from clustertwin.telemetry.learning.champions.handover import Handover
+from misbehaving_node import free_port
 from prometheus import PrometheusWithPast, command, rss_mb, scrape_config, value
 from prometheus_reads import cpu_s, instances
-from scale import free_port
 from service import NODE_THREADS, PAST_S, VARIANTS, run_on_one_core, simulated
 from simulated_exporters import full_pages, serve
 

@@ -26,7 +26,7 @@ from clustertwin.workload.simulator.forecast.live_start import (
     forecast_queue,
     parse_like,
 )
-from clustertwin.workload.simulator.forecast.squeue import parse_squeue, read_size, read_squeue
+from clustertwin.workload.simulator.forecast.squeue import live_queue, read_size
 from clustertwin.workload.simulator.forecast.start_distribution import FutureSettings
 from clustertwin.workload.simulator.forecast.start_replay import judge_forecasts
 
@@ -48,11 +48,7 @@ def run_start(options: StartOptions) -> Starts:
     asked_s = time.time() if options.squeue is None else None
     if options.site is not None:
         return _on_site(options, question, asked_s)
-    queue = (
-        parse_squeue(read_squeue())
-        if options.squeue is None
-        else parse_squeue(read_text(options.squeue), name=str(options.squeue))
-    )
+    queue = live_queue(options.squeue)
     procs = options.procs or (read_size(options.unit) if options.squeue is None else 0)
     if not procs:
         raise SettingsError("a file does not contain the size of the machine; set --procs")

@@ -11,11 +11,10 @@ import numpy as np
 from clustertwin.cli.output import print_table
 from clustertwin.cli.sched_options import WhatifOptions
 from clustertwin.core.errors import SettingsError
-from clustertwin.core.foreign_files import read_text
 from clustertwin.workload.formats import read
 from clustertwin.workload.generators.future_submissions import future_submissions
 from clustertwin.workload.simulator import Backfill
-from clustertwin.workload.simulator.forecast.squeue import LiveQueue, parse_squeue, read_size, read_squeue
+from clustertwin.workload.simulator.forecast.squeue import LiveQueue, live_queue, read_size
 from clustertwin.workload.simulator.forecast.start_times import (
     Scenario,
     StartTimes,
@@ -38,11 +37,7 @@ def run_forecasts(options: WhatifOptions) -> Forecasts:
     if options.from_slurm == (options.squeue is not None):
         raise SettingsError("set either --from-slurm or --squeue FILE")
     asked_s = time.time() if options.squeue is None else None
-    queue = (
-        parse_squeue(read_squeue())
-        if options.squeue is None
-        else parse_squeue(read_text(options.squeue), name=str(options.squeue))
-    )
+    queue = live_queue(options.squeue)
     sizes = options.procs or ([read_size(options.unit)] if options.from_slurm else [])
     if not sizes:
         raise SettingsError("a file does not contain the size of the machine; set --procs")

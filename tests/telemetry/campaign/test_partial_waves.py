@@ -9,12 +9,12 @@ from clustertwin.telemetry.campaign.jobs import partial_waves as pwa
 
 
 @pytest.fixture(scope="module")
-def sample() -> tuple[pwa.Events, pwa.Events]:
+def sample() -> tuple[pwa.ParticleEvents, pwa.ParticleEvents]:
     rng = np.random.default_rng(1)
     return pwa.prepare(pwa.draw_events(2000, rng)), pwa.prepare(pwa.draw_phase_space(4000, rng))
 
 
-def test_the_gradient_agrees_with_differences(sample: tuple[pwa.Events, pwa.Events]) -> None:
+def test_the_gradient_agrees_with_differences(sample: tuple[pwa.ParticleEvents, pwa.ParticleEvents]) -> None:
     x = pwa.truth() * 1.05
     _, gradient = pwa.negative_log_likelihood(x, *sample)
     for i in range(len(x)):
@@ -24,7 +24,7 @@ def test_the_gradient_agrees_with_differences(sample: tuple[pwa.Events, pwa.Even
         assert gradient[i] == pytest.approx((up - down) / 2e-5, rel=1e-4, abs=1e-2)
 
 
-def test_chunks_do_not_change_the_likelihood(sample: tuple[pwa.Events, pwa.Events]) -> None:
+def test_chunks_do_not_change_the_likelihood(sample: tuple[pwa.ParticleEvents, pwa.ParticleEvents]) -> None:
     large, small = (pwa.negative_log_likelihood(pwa.truth(), *sample, chunk=size) for size in (10**6, 777))
     assert large[0] == pytest.approx(small[0])
     np.testing.assert_allclose(large[1], small[1], rtol=1e-9, atol=1e-9)
@@ -39,15 +39,9 @@ def test_one_wave_alone_peaks_at_its_mass() -> None:
     assert mass[peak.argmax()] == pytest.approx(1.318, abs=0.005)
 
 
-def test_the_fit_finds_the_resonances_again(sample: tuple[pwa.Events, pwa.Events]) -> None:
+def test_the_fit_finds_the_resonances_again(sample: tuple[pwa.ParticleEvents, pwa.ParticleEvents]) -> None:
     parameters, value = pwa.fit(pwa.random_start(np.random.default_rng(2)), *sample)
     assert value <= pwa.negative_log_likelihood(pwa.truth(), *sample)[0]
     a0, _, a2, _ = parameters[8:12]
     assert a0 == pytest.approx(0.98, abs=0.02)
     assert a2 == pytest.approx(1.318, abs=0.02)
-
-
-def test_events_come_back_from_disk_as_they_were(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    rows = pwa.draw_phase_space(10, np.random.default_rng(0))
-    pwa.write_events(tmp_path / "e.npy", rows)
-    np.testing.assert_array_equal(pwa.read_events(tmp_path / "e.npy"), rows)

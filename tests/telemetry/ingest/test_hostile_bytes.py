@@ -12,6 +12,7 @@ from clustertwin.core.errors import ExpositionError, InputError, SourceError
 from clustertwin.telemetry.exporter.jobs.cpuset import MAX_CPU, parse_cpulist
 from clustertwin.telemetry.ingest.counters import NAME_CHARS, NodeReading
 from clustertwin.telemetry.ingest.exposition_parser import parse
+from clustertwin.telemetry.ingest.http_framing import unpack
 from clustertwin.telemetry.ingest.metrics_page import PageReader
 from clustertwin.telemetry.ingest.pushed.pushed_samples import PushedSamples
 from clustertwin.telemetry.ingest.pushed.write_request import (
@@ -24,9 +25,8 @@ from clustertwin.telemetry.ingest.pushed.write_request import (
 from clustertwin.telemetry.ingest.rates import RateStream
 from clustertwin.telemetry.ingest.sources.exporter_protocol import ExporterSession
 from clustertwin.telemetry.ingest.sources.http import Endpoint
-from clustertwin.telemetry.ingest.sources.http_sweep import unpack
 from clustertwin.telemetry.ingest.sources.query_answer import AnswerLimits, parse_answer
-from clustertwin.telemetry.ingest.sources.ring_blocks import RingReader, parse_ring
+from clustertwin.telemetry.ingest.sources.ring_blocks import RingReader
 from clustertwin.telemetry.learning.champions.champion_store import parse_champion
 
 RING, PAGE = seeds("exporter_ring")[0], seeds("exporter_page")[0]
@@ -53,7 +53,7 @@ def test_the_ring_of_an_exporter(first: bytes, second: bytes) -> None:
                 for channels in filter(None, (trace.node_channels, trace.job_channels)):
                     known = channels.values[~np.isnan(channels.values)]
                     assert ((known >= 0) & (known <= 1)).all()
-    assert len(parse_ring(RING, "n1", "ring")) == 2  # one damaged text leaves nothing behind
+    assert len(RingReader("n1", "ring").read(RING)) == 2  # one damaged text leaves nothing behind
 
 
 @fuzzed("exporter_page", damaged(PAGE), values=(PAGE,))

@@ -8,7 +8,7 @@ from tests.telemetry.detection.conftest import campaign
 
 from clustertwin.core.errors import SettingsError
 from clustertwin.telemetry.moments.moment import moments
-from clustertwin.telemetry.studies.window_metrics import average_precision, evaluate_scorers, roc_auc
+from clustertwin.telemetry.studies.window_metrics import evaluate_scorers, roc_auc
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +26,6 @@ def test_the_roc_auc_agrees_with_the_reference_for_ties_too(metrics, normal, ano
     assert roc_auc(np.array(normal, float), np.array(anomalous, float)) == pytest.approx(
         metrics.roc_auc_score(label, normal + anomalous)
     )
-
-
-@given(normal=few, anomalous=few)
-def test_average_precision_agrees_with_the_reference_for_ties_too(metrics, normal, anomalous):
-    label, score = np.array([0] * len(normal) + [1] * len(anomalous)), np.array(normal + anomalous, float)
-    assert average_precision(label > 0, score) == pytest.approx(metrics.average_precision_score(label, score))
 
 
 def test_the_metrics_of_a_perfect_and_of_a_constant_scorer():

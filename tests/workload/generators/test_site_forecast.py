@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from clustertwin.core.errors import SettingsError, TraceError
+from clustertwin.workload.crps import crps
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.studies.forecast_plot import draw_forecast, forecast_page
-from clustertwin.workload.studies.forecast_skill import crps, forecast_skill, halves
+from clustertwin.workload.studies.forecast_skill import forecast_skill, halves
 from clustertwin.workload.studies.site_forecast import MEASURES, ForecastSettings, forecast, weekly_measures
 
 pytestmark = pytest.mark.slow

@@ -201,7 +201,7 @@ def test_a_session_starts_where_the_machine_is_not_full():
 def test_run_times_are_shifted_until_their_work_meets_the_target(fitted):
     states = np.flatnonzero(fitted.kinds.columns["over"][fitted.tables.state_kind] == 0)[:50]
     kind = fitted.tables.state_kind[states]
-    size, bounds, part = fitted.kinds.columns["size"][kind], fitted._bounds(kind), np.zeros(50, dtype=np.int64)
+    size, bounds, part = fitted.kinds.columns["size"][kind], fitted.kinds.bounds(kind), np.zeros(50, dtype=np.int64)
 
     def total(target):
         aim = WorkTargets(part, np.array([target]), 2.0)

@@ -52,9 +52,8 @@ def test_leaving_the_job_alone_changes_nothing():
     assert (left.saved_node_hours.middle, left.starts, left.lost_node_hours) == (0.0, (), 0.0)
 
 
-def test_the_cost_of_an_error_is_the_work_since_the_start_or_the_checkpoint():
+def test_the_cost_of_an_error_is_the_work_since_the_start():
     assert outcomes()["cancel"].lost_node_hours == pytest.approx(2 * 600 / 3600)
-    assert outcomes(checkpoint_s=60.0)["cancel"].lost_node_hours == pytest.approx(2 * 60 / 3600)
 
 
 def test_doubt_widens_the_interval():

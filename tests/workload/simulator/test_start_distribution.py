@@ -20,7 +20,6 @@ from clustertwin.workload.simulator.forecast.start_distribution import FutureSet
 from clustertwin.workload.simulator.forecast.start_replay import (
     Answer,
     answer_questions,
-    crps_s,
     rolling_scales,
     score_answers,
 )
@@ -93,10 +92,6 @@ def test_a_job_that_does_not_wait_is_refused():
 def test_the_likeliest_start_is_where_most_futures_agree():
     starts = StartDistribution(np.array([0.0, 500.0, 510.0, 520.0, 900.0]), 1000.0)
     assert starts.likeliest_s() == 510.0
-
-
-def test_a_point_forecasts_score_is_its_error():
-    assert crps_s(np.full(4, 30.0), 50.0) == 20.0
 
 
 def random_log(seed: int, n: int = 600, gap_s: float = 330.0) -> Jobs:

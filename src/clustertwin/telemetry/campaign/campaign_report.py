@@ -30,7 +30,7 @@ class JobTypeSummary:
     unmet: tuple[str, ...]  # expectations that this host does not meet, with the measured mean
 
 
-def job_windows(recording: Recording, length_s: int = 100) -> Windows | None:
+def job_windows(recording: Recording, length_s: int) -> Windows | None:
     """The windows of every job, cut from its start; None if no job is long enough."""
     parts = []
     for span in recording.spans:

@@ -96,8 +96,19 @@ def _throttled(job: JobSpec) -> list[Command]:
     return [*program("np_fit", job, cpus=job.cpus[:-1]), throttled]
 
 
-def _straggler(factor: float) -> Callable[[JobSpec], list[Command]]:
-    return lambda job: mpi_program(job, "--slow-rank", str(last_rank(job)), "--factor", str(factor))
+def _straggler(factor: float, user: float, peers_system: float) -> JobType:
+    """MPI with one slow rank: its least part of user time, and that of system time of the ranks that wait for it."""
+    return JobType(
+        f"mpi with one rank that needs {factor:g} times as long",
+        lambda job: mpi_program(job, "--slow-rank", str(last_rank(job)), "--factor", str(factor)),
+        (Expectation("user", least=user),),
+        peer_expectations=(Expectation("system", least=peers_system),),
+        job_type="mpi-N",
+        anomaly=f"straggler-x{factor:g}",
+        one_thread=True,
+        peers_wait=True,
+        mpi=True,
+    )
 
 
 _COMPUTES = Expectation("user", least=0.9)
@@ -132,28 +143,8 @@ JOB_TYPES: dict[str, JobType] = {
         anomaly="throttled",
         one_thread=True,
     ),
-    "straggler-x2": JobType(
-        "mpi with one rank that needs 2 times as long",
-        _straggler(2.0),
-        (Expectation("user", least=0.85),),
-        peer_expectations=(Expectation("system", least=0.1),),
-        job_type="mpi-N",
-        anomaly="straggler-x2",
-        one_thread=True,
-        peers_wait=True,
-        mpi=True,
-    ),
-    "straggler-x1.5": JobType(
-        "mpi with one rank that needs 1.5 times as long",
-        _straggler(1.5),
-        (Expectation("user", least=0.8),),
-        peer_expectations=(Expectation("system", least=0.05),),
-        job_type="mpi-N",
-        anomaly="straggler-x1.5",
-        one_thread=True,
-        peers_wait=True,
-        mpi=True,
-    ),
+    "straggler-x2": _straggler(2.0, user=0.85, peers_system=0.1),
+    "straggler-x1.5": _straggler(1.5, user=0.8, peers_system=0.05),
     "hung-rank": JobType(
         "mpi whose last rank stops while the others wait for it",
         lambda job: mpi_program(job, "--hang-rank", str(last_rank(job)), "--hang-after-s", str(job.onset_s)),

@@ -35,7 +35,6 @@ class Budget:
 
     cpu_s: float = 0.8  # after this, no more stacks are taken
     window_s: float = 2.0  # between the looks; the helper sleeps
-    most_processes: int = MOST_PROCESSES
 
 
 @dataclass(slots=True)
@@ -91,7 +90,7 @@ def take(
     def left_s() -> float:
         return budget.cpu_s - (used_cpu_s() - begin_cpu_s)
 
-    ranks = processes.ranks[: budget.most_processes]
+    ranks = processes.ranks[:MOST_PROCESSES]
     mappings = memory_signatures.shared_mappings([process.pid for process in ranks])
     half_s = left_s() / 2
     looked_s, begin = time.monotonic(), job_activity.moment(processes)

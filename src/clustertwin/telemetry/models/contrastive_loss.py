@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+_TEMPERATURE = 0.1
 
-def contrastive_loss(z: Tensor, job: Tensor, temperature: float = 0.1) -> Tensor:
+
+def contrastive_loss(z: Tensor, job: Tensor) -> Tensor:
     """Near zero if every window is far closer to its own job than to any other; idle threads count as one job."""
     direction = F.normalize(z, dim=1)
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
-    similarity = (direction @ direction.T / temperature).masked_fill(itself, -torch.inf)  # (n, n)
+    similarity = (direction @ direction.T / _TEMPERATURE).masked_fill(itself, -torch.inf)  # (n, n)
     positive = (job[:, None] == job[None]) & ~itself
     log_probability = similarity - similarity.logsumexp(1, keepdim=True)
     positives = positive.sum(1)  # (n,) other windows of the same job in the batch

@@ -27,6 +27,8 @@ from clustertwin.telemetry.models.batches import GroupedWindows, group_windows
 from clustertwin.telemetry.models.contract import Autoencoder, Shape, config_to_json, reconstruction_error
 from clustertwin.telemetry.models.contrastive_loss import contrastive_loss
 
+_WARM_UP = 0.15  # part of the training
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
@@ -245,11 +247,11 @@ class _Run:
         self.history = [Epoch(**epoch) for epoch in plain["history"]]
 
 
-def one_cycle(progress: float, warmup: float = 0.15) -> float:
+def one_cycle(progress: float) -> float:
     """The learning rate as a fraction of its peak: cosine warm-up, then cosine decay to almost zero.
 
     `progress` is the part of the training that is done, in [0, 1].
     """
-    if progress < warmup:
-        return 0.04 + 0.96 * (1 - math.cos(math.pi * progress / warmup)) / 2
-    return max((1 + math.cos(math.pi * (progress - warmup) / (1 - warmup))) / 2, 1e-4)
+    if progress < _WARM_UP:
+        return 0.04 + 0.96 * (1 - math.cos(math.pi * progress / _WARM_UP)) / 2
+    return max((1 + math.cos(math.pi * (progress - _WARM_UP) / (1 - _WARM_UP))) / 2, 1e-4)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +19,8 @@ from clustertwin.core.traces import JobChannels, JobSpan, NodeChannels, Trace, W
 from clustertwin.core.windows import cut, describe, steps
 from clustertwin.telemetry.recording import layout
 from clustertwin.telemetry.recording.array_reader import ArrayReader
-from clustertwin.telemetry.recording.layout import RATIO, ArrayLayout, RecordingDescription
+from clustertwin.telemetry.recording.channel_rows import ratios_of_rows
+from clustertwin.telemetry.recording.layout import ArrayLayout, RecordingDescription
 from clustertwin.telemetry.recording.logs import job_slots, label_log
 from clustertwin.telemetry.recording.ticks import Ticks
 
@@ -51,14 +51,12 @@ class Recording:
     @cached_property
     def node_schema(self) -> Schema:
         """The channels of nodes, of all segments; empty if there are none."""
-        names = dict.fromkeys(name for segment in self.description.node_segments for name in segment)
-        return Schema.from_json([{"name": name} for name in names])
+        return _schema_of(self.description.node_segments)
 
     @cached_property
     def job_schema(self) -> Schema:
         """The channels of jobs, of all segments; empty if there are none."""
-        names = dict.fromkeys(name for segment in self.description.job_segments for name in segment)
-        return Schema.from_json([{"name": name} for name in names])
+        return _schema_of(self.description.job_segments)
 
     @cached_property
     def _assignments(self) -> dict[str, list[job_slots.Assignment]]:
@@ -213,7 +211,8 @@ class Recording:
         node_values = np.full((samples, len(self.node_schema)), np.nan, np.float32)
         for segment, names in enumerate(self.description.node_segments):
             columns = [self.node_schema.index(name) for name in names]
-            for at, values in self._ratios(self.description.node_channels(node, segment), start_s, samples):
+            reader = self._reader(self.description.node_channels(node, segment))
+            for at, values in ratios_of_rows(reader, start_s, samples):
                 target = node_values[at : at + values.shape[1]]
                 target[:, columns] = np.where(np.isnan(values), target[:, columns].T, values).T
         return node_values
@@ -229,18 +228,13 @@ class Recording:
         slots = np.full((job_slots.SLOTS, samples, width), np.nan, np.float32)
         for segment, names in enumerate(self.description.job_segments):
             columns = [self.job_schema.index(name) for name in names]
-            for at, values in self._ratios(self.description.job_channels(node, segment), start_s, samples):
+            reader = self._reader(self.description.job_channels(node, segment))
+            for at, values in ratios_of_rows(reader, start_s, samples):
                 values = values.reshape(job_slots.SLOTS, len(names), -1).transpose(0, 2, 1)  # (slot, time, channel)
                 target = slots[:, at : at + values.shape[1]]
                 target[..., columns] = np.where(np.isnan(values), target[..., columns], values)
         jobs: dict[str, NDArray[np.float32]] = {}
-        here = self._assignments.get(node, [])
-        ends_s: list[int | None] = []
-        next_s: dict[int, int] = {}  # slot -> when another job gets it
-        for assignment in reversed(here):
-            ends_s.append(next_s.get(assignment.slot))
-            next_s[assignment.slot] = assignment.start_s
-        for assignment, end_s in zip(here, reversed(ends_s), strict=True):
+        for assignment, end_s in job_slots.with_ends(self._assignments.get(node, [])):
             begin = max((assignment.start_s - start_s) // self.interval_s, 0)
             end = samples if end_s is None else min((end_s - start_s) // self.interval_s, samples)
             if end <= begin:
@@ -252,17 +246,14 @@ class Recording:
         stacked = np.array(list(jobs.values()), np.float32).reshape(len(jobs), samples, width)
         return JobChannels(self.job_schema, tuple(jobs), stacked)
 
-    def _ratios(self, array: ArrayLayout, start_s: int, samples: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """The pieces of an array of single ratios: where each begins in the range, and its values (row, time)."""
-        for at, ticks in self._reader(array).pieces(start_s, samples):  # (row, 1, time)
-            values = np.empty((len(array.rows), ticks.shape[2], 1), np.float32)
-            valid = np.empty(values.shape[:2], np.bool_)
-            Ticks.of(RATIO).dequantise(ticks, values, valid)
-            yield at, np.where(valid, values[:, :, 0], np.float32(np.nan))
-
     def _trace(self, node: str, start_s: int, values: NDArray[np.float32], valid: NDArray[np.bool_]) -> Trace:
         spans = self._spans_of.get(node, ())
         return Trace(node, self.nodes[node], start_s, self.schema, values, valid, spans, self.interval_s)
+
+
+def _schema_of(segments: tuple[tuple[str, ...], ...]) -> Schema:
+    names = dict.fromkeys(name for segment in segments for name in segment)
+    return Schema.from_json([{"name": name} for name in names])
 
 
 def _joined(parts: list[Windows], values: NDArray[np.float32], valid: NDArray[np.bool_]) -> Windows:

@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
-import numpy as np
-
 from clustertwin.core import files
-from clustertwin.core.channels import CPU, Channel, Schema
+from clustertwin.core.channels import CPU, Schema
 from clustertwin.core.errors import OutputError, RecordingError, SettingsError
-from clustertwin.core.traces import JobSpan, NodeChannels, Trace
+from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.telemetry.recording import layout
 from clustertwin.telemetry.recording.array_writer import ArrayWriter
+from clustertwin.telemetry.recording.channel_rows import rows_of_jobs, rows_of_node
 from clustertwin.telemetry.recording.layout import ArrayLayout, RecordingDescription, RecordingSettings
 from clustertwin.telemetry.recording.logs import job_slots, label_log
 from clustertwin.telemetry.recording.logs.job_slots import JobSlots
@@ -207,7 +206,7 @@ class Recorder:
             if trace.node_channels is not None and self.description.node_segments:
                 last = len(self.description.node_segments) - 1
                 writer = self._writer(self.description.node_channels(trace.node, last))
-                self._append_to(writer, _rows_of_channels(trace, writer.array))
+                self._append_to(writer, rows_of_node(trace, writer.array))
                 self._append_jobs(trace)
 
     def _append_to(self, writer: ArrayWriter, trace: Trace) -> None:
@@ -227,7 +226,7 @@ class Recorder:
                 self._arrays[array.directory] = ArrayWriter(self.directory, array)
         array = self.description.job_channels(trace.node, len(self.description.job_segments) - 1)
         slots = self._slots.place(trace.node, trace.job_channels.jobs, trace.start_s)
-        self._append_to(self._writer(array), _rows_of_jobs(trace, array, slots))
+        self._append_to(self._writer(array), rows_of_jobs(trace, array, slots))
 
     def label(self, *spans: JobSpan) -> None:
         """Add the labels of jobs; they are on disk when this returns."""
@@ -349,40 +348,6 @@ class Recorder:
         self._cleaned_s = oldest_end_s
         label_log.drop_before(self.directory / layout.LABELS, oldest_end_s - chunk_s)
         job_slots.prune(self.directory / layout.JOB_SLOTS, oldest_end_s - chunk_s)
-
-
-def _rows_of_channels(trace: Trace, array: ArrayLayout) -> Trace:
-    """The node channels of a trace, in the order of a segment, as the rows of its array."""
-    assert trace.node_channels is not None
-    names = trace.node_channels.schema.names
-    values = np.full((len(array.rows), trace.values.shape[1], 1), np.nan, np.float32)
-    for row, name in enumerate(array.node_channels):
-        if name in names:
-            values[row, :, 0] = trace.node_channels.values[:, names.index(name)]
-    valid = ~np.isnan(values[:, :, 0])
-    values[~valid] = 0
-    return dataclasses.replace(
-        trace,
-        cpus=array.rows,
-        schema=array.schema,
-        values=values,
-        valid=valid,
-        spans=(),
-        node_channels=None,
-        job_channels=None,
-    )
-
-
-def _rows_of_jobs(trace: Trace, array: ArrayLayout, slots: Mapping[str, int]) -> Trace:
-    """The channels of the jobs of a trace as the rows of their slots; the other slots are unknown."""
-    assert trace.job_channels is not None
-    width = len(trace.job_channels.schema)
-    values = np.full((len(array.rows), trace.values.shape[1]), np.nan, np.float32)
-    for job, of_job in zip(trace.job_channels.jobs, trace.job_channels.values, strict=True):
-        if job in slots:
-            values[slots[job] * width : (slots[job] + 1) * width] = of_job.T
-    channels = NodeChannels(Schema(tuple(Channel(name) for name in array.node_channels)), values.T)
-    return _rows_of_channels(dataclasses.replace(trace, node_channels=channels), array)
 
 
 def lock_directory(directory: Path) -> int:

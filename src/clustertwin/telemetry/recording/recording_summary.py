@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from clustertwin.core.durations import DAY_S
-from clustertwin.core.traces import Windows
+from clustertwin.core.traces import Trace, Windows
 from clustertwin.core.windows import cut
 from clustertwin.telemetry.recording.reader import Recording
 
@@ -32,14 +32,11 @@ class Summary:
 
 
 def summarise(recording: Recording, length_s: int = 100) -> Summary:
-    """Read the whole recording once, one node and one day at a time."""
+    """Read the whole recording once, one node and about one day at a time."""
     known, total, counts = 0, 0, Counter[str]()
-    for windows in day_by_day(recording, length_s):
-        counts.update(str(kind) for kind in windows.job_type)
-    for node in recording.nodes:
-        for start_s in range(recording.start_s, recording.end_s, DAY_S):
-            valid = recording.trace(node, start_s, min(start_s + DAY_S, recording.end_s)).valid
-            known, total = known + int(valid.sum()), total + valid.size
+    for trace in _days(recording, length_s):
+        known, total = known + int(trace.valid.sum()), total + trace.valid.size
+        counts.update(str(kind) for kind in _windows(recording, trace, length_s).job_type)
     samples = known * len(recording.schema)
     size_bytes = recording.size_bytes
     return Summary(
@@ -61,8 +58,16 @@ def summarise(recording: Recording, length_s: int = 100) -> Summary:
 
 def day_by_day(recording: Recording, length_s: int = 100) -> Iterator[Windows]:
     """The windows of `Recording.windows`, one node and about one day at a time."""
+    return (_windows(recording, trace, length_s) for trace in _days(recording, length_s))
+
+
+def _days(recording: Recording, length_s: int) -> Iterator[Trace]:
+    """Each node's traces of about a day, of whole windows."""
     day_s = max(DAY_S // length_s, 1) * length_s
     for node in recording.nodes:
         for start_s in range(recording.start_s, recording.end_s, day_s):
-            trace = recording.trace(node, start_s, min(start_s + day_s, recording.end_s))
-            yield cut(trace, length_s, None, recording.campaign, recording.split)
+            yield recording.trace(node, start_s, min(start_s + day_s, recording.end_s))
+
+
+def _windows(recording: Recording, trace: Trace, length_s: int) -> Windows:
+    return cut(trace, length_s, None, recording.campaign, recording.split)

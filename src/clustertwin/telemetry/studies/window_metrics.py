@@ -83,12 +83,3 @@ def roc_auc(normal: Array, anomalous: Array) -> float:
     order = np.sort(normal)
     below = np.searchsorted(order, anomalous, side="left") + np.searchsorted(order, anomalous, side="right")
     return float(below.mean() / (2 * len(normal)))
-
-
-def average_precision(label: NDArray[np.bool_], score: Array) -> float:
-    """Area under the precision-recall curve, as a step function; equal scores form one step."""
-    order = np.argsort(-score, kind="stable")
-    hits = np.cumsum(label[order])
-    last = np.flatnonzero(np.diff(score[order], append=-np.inf))  # the last index of each distinct score
-    precision, recall = hits[last] / (last + 1), hits[last] / max(int(label.sum()), 1)
-    return float((precision * np.diff(recall, prepend=0)).sum())

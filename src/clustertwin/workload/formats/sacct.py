@@ -36,7 +36,7 @@ from clustertwin.workload.formats.parsing.slurm_fields import (
     parse_tres,
 )
 from clustertwin.workload.formats.parsing.validation import RawLog
-from clustertwin.workload.formats.parsing.word_codes import WordCodes
+from clustertwin.workload.formats.parsing.word_codes import WordCodes, words_behind
 from clustertwin.workload.jobs import Jobs, Status
 
 LABELS = {"submit_s": "Submit", "id": "JobID", "run_s": "Elapsed", "wait_s": "Start - Submit"}
@@ -254,18 +254,14 @@ def write(parts: Iterable[Jobs], out: BinaryIO) -> int:
     out.write(("|".join(_WRITTEN) + "\n").encode())
     for part in parts:
         zone = ZoneInfo(part.timezone)
-        for i in range(len(part)):
-            out.write(("|".join(_row(part, i, zone)) + "\n").encode())
+        owners = zip(*(words_behind(part, column) for column in ("user", "group", "queue")), strict=True)
+        for i, owner in enumerate(owners):
+            out.write(("|".join(_row(part, i, owner, zone)) + "\n").encode())
         jobs += len(part)
     return jobs
 
 
-def _row(jobs: Jobs, i: int, zone: ZoneInfo) -> list[str]:
-    def word(column: str) -> str:
-        code = int(getattr(jobs, column)[i])
-        words = jobs.names.get(column)
-        return "" if code < 0 else words[code] if words else str(code)
-
+def _row(jobs: Jobs, i: int, owner: tuple[str, ...], zone: ZoneInfo) -> list[str]:
     def moment(second: float | None) -> str:
         if second is None:
             return "Unknown"
@@ -278,7 +274,7 @@ def _row(jobs: Jobs, i: int, zone: ZoneInfo) -> list[str]:
     tres = [f"{name}={count}" for name, count in (("cpu", cpus), ("gres/gpu", gpus), ("node", nodes)) if count > 0]
     end = (start if start is not None else round(submit)) + round(run) if run >= 0 else None
     return [
-        str(jobs.id[i]), word("user"), word("group"), word("queue"),
+        str(jobs.id[i]), *owner,
         _WORDS.get(Status(status) if status in _WORDS else Status.UNKNOWN, "RUNNING" if start else "PENDING"),
         moment(submit), moment(start), moment(end),
         str(round(run)) if run >= 0 else "", str(-int(-limit // 60)) if limit >= 0 else "UNLIMITED",

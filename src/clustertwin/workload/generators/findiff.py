@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
 from clustertwin.workload.generators.contract import Fitted, GeneratorState, LossCurve, check_log
-from clustertwin.workload.generators.job_rows import RowDecoder, rows
+from clustertwin.workload.generators.job_rows import RowDecoder, ranks, rows
 from clustertwin.workload.generators.workload_change import ModelledLog
 from clustertwin.workload.jobs import Jobs
 
@@ -51,7 +51,7 @@ class FinDiff:
 
     def fit(self, jobs: Jobs, rng: np.random.Generator) -> FittedFinDiff:
         check_log(jobs)
-        torch = require("torch", "models")
+        torch, normal = require("torch", "models"), require("scipy.special", "models")
         columns = rows(jobs)
         values = {name: np.unique(column) for name, column in columns.items()}
         codes = tuple(name for name in columns if name in ("user", "status") or len(values[name]) < FEW)
@@ -64,7 +64,7 @@ class FinDiff:
         )  # (job, code column)  # fmt: skip
         ordered = {name: np.sort(columns[name]) for name in amounts}
         score = torch.as_tensor(
-            np.stack([_scores(columns[name], rng) for name in amounts], axis=1)
+            np.stack([normal.ndtri(ranks(columns[name], rng)) for name in amounts], axis=1)
             if amounts else np.empty((len(jobs), 0)), dtype=torch.float32,
         )  # (job, amount)  # fmt: skip
         alpha_bar = remaining_signal(self.schedule, self.steps)
@@ -227,12 +227,3 @@ def _denoise(network: Any, settings: FinDiff, n: int, source: Any) -> Any:
             sigma = np.sqrt((1 - before) / (1 - now) * (1 - alpha)) if step else 0.0
             x = mean + sigma * torch.randn(n, size, generator=source)
     return x
-
-
-def _scores(values: Floats, rng: np.random.Generator) -> Floats:
-    """Normal scores; equal values get a random order."""
-    normal = require("scipy.special", "models")
-    order = np.lexsort((rng.random(len(values)), values))
-    scores = np.empty(len(values))
-    scores[order] = normal.ndtri((np.arange(len(values)) + 0.5) / len(values))
-    return scores

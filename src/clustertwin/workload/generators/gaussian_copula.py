@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.extras import require
 from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
-from clustertwin.workload.generators.job_rows import RowDecoder, rows
+from clustertwin.workload.generators.job_rows import RowDecoder, ranks, rows
 from clustertwin.workload.generators.workload_change import ModelledLog
 from clustertwin.workload.jobs import Jobs
 
@@ -26,7 +26,7 @@ class GaussianCopula:
         check_log(jobs)
         normal = require("scipy.special", "models")
         columns = rows(jobs)
-        scores = np.stack([normal.ndtri(_ranks(values, rng)) for values in columns.values()])  # (column, job)
+        scores = np.stack([normal.ndtri(ranks(values, rng)) for values in columns.values()])  # (column, job)
         ordered = {name: np.sort(values) for name, values in columns.items()}
         return FittedCopula(ordered, np.asarray(np.linalg.cholesky(_correlation(scores))), RowDecoder.of(jobs))
 
@@ -59,14 +59,6 @@ class FittedCopula(Fitted):
     def from_state(cls, state: GeneratorState) -> FittedCopula:
         ordered = {name.removeprefix("ordered."): v for name, v in state.arrays.items() if name.startswith("ordered.")}
         return cls(ordered, state.arrays["factor"], RowDecoder.from_facts(state.facts["frame"]))
-
-
-def _ranks(values: Floats, rng: np.random.Generator) -> Floats:
-    """Ranks in (0, 1). Equal values get a random order; a fixed order would add dependence between columns."""
-    order = np.lexsort((rng.random(len(values)), values))
-    ranks = np.empty(len(values))
-    ranks[order] = (np.arange(len(values)) + 0.5) / len(values)
-    return ranks
 
 
 def _correlation(scores: Floats) -> Floats:

@@ -104,6 +104,14 @@ def rows(jobs: Jobs) -> dict[str, Floats]:
     return columns
 
 
+def ranks(values: Floats, rng: np.random.Generator) -> Floats:
+    """Ranks in (0, 1). Equal values get a random order; a fixed order would add dependence between columns."""
+    order = np.lexsort((rng.random(len(values)), values))
+    ranked = np.empty(len(values))
+    ranked[order] = (np.arange(len(values)) + 0.5) / len(values)
+    return ranked
+
+
 def resolution_of(values: Floats) -> float:
     """The coarsest of 1, 0.1, 0.01 and 0.001 of which all values are multiples.
 

@@ -71,8 +71,8 @@ def next_generation(
     machines: Sequence[TrainingMachine],
     settings: EvolutionSettings,
     rng: np.random.Generator,
-    step_scale: float = 1.0,
-    engine: Engine = "here",
+    step_scale: float,
+    engine: Engine,
 ) -> float:
     """Make one step of the search. Returns the mean slowdown of the candidates relative to the reference policy."""
     drawn = draw_in_turn(machines, settings.sequences, rng)

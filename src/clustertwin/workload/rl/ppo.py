@@ -46,6 +46,7 @@ class PpoSettings:
 
 
 MASKED_LOGIT = -1e9
+CRITIC_WIDTH = 32
 
 
 class Actor(nn.Module):
@@ -69,10 +70,10 @@ class Actor(nn.Module):
 class Critic(nn.Module):
     """(n, K, F) observations -> (n,) values, from the mean and the maximum over the jobs."""
 
-    def __init__(self, width: int = 32) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.embed = nn.Sequential(nn.Linear(FEATURES, width), nn.ReLU())
-        self.value = nn.Sequential(nn.Linear(2 * width + 1, width), nn.ReLU(), nn.Linear(width, 1))
+        self.embed = nn.Sequential(nn.Linear(FEATURES, CRITIC_WIDTH), nn.ReLU())
+        self.value = nn.Sequential(nn.Linear(2 * CRITIC_WIDTH + 1, CRITIC_WIDTH), nn.ReLU(), nn.Linear(CRITIC_WIDTH, 1))
 
     def forward(self, observations: Tensor, masks: Tensor, remaining: Tensor) -> Tensor:
         jobs = self.embed(observations[masks])  # (jobs, width), not negative

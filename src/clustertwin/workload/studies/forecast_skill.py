@@ -1,9 +1,4 @@
-"""How good are forecasts? A log, cut in two -> coverage and CRPS on the second half, beside what you could do instead.
-
-The continuous ranked probability score (CRPS) is the mean distance of the draws from the truth minus half their mean
-distance from each other, in the unit of the measure; for one value without spread it is the absolute error. Less is
-better.
-"""
+"""Judge forecasts: a log, cut in two -> coverage and CRPS on the second half, beside what you could do instead."""
 
 from __future__ import annotations
 
@@ -14,6 +9,7 @@ from numpy.typing import NDArray
 
 from clustertwin.core.durations import WEEK_S
 from clustertwin.core.errors import TraceError
+from clustertwin.workload.crps import crps
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.machine_size import counted_unit, machine_size
 from clustertwin.workload.studies.site_forecast import (
@@ -39,16 +35,6 @@ class ForecastSkill:
     first_half_again: float
     last_week_again: float
     first_half_shuffled: float
-
-
-def crps(draws: Floats, truth: float) -> float:
-    """The score of draws (draw,).
-
-    >>> crps(np.array([1.0, 3.0]), 2.0), crps(np.array([5.0]), 2.0)
-    (0.5, 3.0)
-    """
-    spread = np.abs(draws[:, None] - draws[None, :]).mean()
-    return float(np.abs(draws - truth).mean() - spread / 2)
 
 
 def halves(log: Jobs) -> tuple[Jobs, float]:

@@ -9,7 +9,7 @@ import pytest
 from tests.pushed import STALE, series
 
 from clustertwin.telemetry.ingest.counters import MODES, JobCpus, NodeReading
-from clustertwin.telemetry.ingest.pushed import pushed_samples
+from clustertwin.telemetry.ingest.pushed import pushed_node, pushed_samples
 from clustertwin.telemetry.ingest.pushed.pushed_layout import layout_of
 from clustertwin.telemetry.ingest.pushed.pushed_samples import (
     HELD_S,
@@ -246,15 +246,15 @@ def test_metrics_that_nobody_reads_are_not_kept(pushes: Pushes) -> None:
     assert pushes.samples.counts["unwanted"] == 1000
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_series_of_jobs_that_ended_are_forgotten(pushes: Pushes) -> None:
     """They would fill the memory: every job has series of its own."""
-    for job in range(300):
-        second, of_job = NEXT + job, [owner(str(100 * job + i)) for i in range(100)]
-        pushes.at(second, [*NODE, *of_job], [second])
-        pushes.at(second, of_job, [second + 0.5], STALE)
+    for scrape in range(150):
+        second, of_jobs = NEXT + 10 * scrape, [owner(str(100 * scrape + i)) for i in range(100)]
+        pushes.at(second, [*NODE, *of_jobs], [second])
+        pushes.at(second, of_jobs, [second + 0.5], STALE)
         pushes.readings(second)
-    assert pushes.samples.series < 20_000
+    assert pushes.samples.series < 10_000
 
 
 def test_the_number_of_series_is_limited(pushes: Pushes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,7 +393,7 @@ def test_series_that_waited_for_their_node_are_given_to_it_with_their_next_sampl
 
 def test_a_node_that_cannot_be_used_is_found_out_once(pushes: Pushes, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    monkeypatch.setattr(pushed_samples, "layout_of", lambda *args: found.append(args) or layout_of(*args))
+    monkeypatch.setattr(pushed_node, "layout_of", lambda *args: found.append(args) or layout_of(*args))
     wrong = {**allocated("17", 0), "cpu": "many"}
     for second in range(5):
         pushes.at(NEXT + second, [*NODE, wrong], [NEXT + second])

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from clustertwin.core.errors import SourceError
+from clustertwin.telemetry.ingest.http_framing import MOST_CHUNKS, unpack
 from clustertwin.telemetry.ingest.sources import ring_blocks
 from clustertwin.telemetry.ingest.sources.exporter_protocol import ExporterSession
 from clustertwin.telemetry.ingest.sources.http import Endpoint
-from clustertwin.telemetry.ingest.sources.http_sweep import LIMITS, unpack
-from clustertwin.telemetry.ingest.sources.ring_blocks import RingLimits, parse_ring
+from clustertwin.telemetry.ingest.sources.ring_blocks import MOST_JOB_THREADS, RingReader
 
 BLOCK = b"t 1731700000.123\ncpu0 4705 150 1120 16250 520 0 17 0 0 0\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -20,11 +20,11 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 def test_a_counter_of_many_digits_is_refused_with_the_source_and_the_limit(digits: int) -> None:
     lie = BLOCK.replace(b"4705", b"9" * digits)
     with pytest.raises(SourceError, match="http://n1/ring: a counter has more than 20 digits"):
-        parse_ring(lie, "n1", "http://n1/ring")
+        RingReader("n1", "http://n1/ring").read(lie)
 
 
 def test_the_largest_count_of_a_kernel_is_read() -> None:
-    (reading,) = parse_ring(BLOCK.replace(b"4705", b"18446744073709551615"), "n1", "ring")
+    (reading,) = RingReader("n1", "ring").read(BLOCK.replace(b"4705", b"18446744073709551615"))
     assert reading.seconds[0, 0] == 18446744073709551615 / 100
 
 
@@ -35,8 +35,8 @@ def test_a_chunk_size_that_is_not_hexadecimal_digits_is_refused(size: bytes) -> 
 
 
 def test_a_body_in_very_many_chunks_is_refused() -> None:
-    with pytest.raises(ValueError, match=f"more than {LIMITS.chunks} chunks"):
-        unpack(bytearray(CHUNKED + b"1\r\nx\r\n" * (LIMITS.chunks + 1) + b"0\r\n\r\n"), False)
+    with pytest.raises(ValueError, match=f"more than {MOST_CHUNKS} chunks"):
+        unpack(bytearray(CHUNKED + b"1\r\nx\r\n" * (MOST_CHUNKS + 1) + b"0\r\n\r\n"), False)
 
 
 @pytest.mark.parametrize("second", [b"Content-Length: 7", b"Transfer-Encoding: chunked"])
@@ -48,14 +48,14 @@ def test_a_length_that_is_stated_twice_is_refused(second: bytes) -> None:
 
 def test_jobs_may_only_list_threads_that_the_node_has() -> None:
     with pytest.raises(SourceError, match=r"ring: .*0-65535 is not a range of CPUs below 1"):
-        parse_ring(BLOCK + b"".join(b"job slurm j%d 0-65535\n" % i for i in range(500)), "n1", "ring")
+        RingReader("n1", "ring").read(BLOCK + b"".join(b"job slurm j%d 0-65535\n" % i for i in range(500)))
 
 
 def test_all_jobs_together_may_list_only_so_many_threads() -> None:
     node = b"t 1.5\n" + b"".join(b"cpu%d 1 1 1 1\n" % cpu for cpu in range(512))
     lie = node + b"".join(b"job slurm j%d 0-511\n" % i for i in range(500))
-    with pytest.raises(SourceError, match=f"the limit is {RingLimits().job_threads}"):
-        parse_ring(lie, "n1", "ring")
+    with pytest.raises(SourceError, match=f"the limit is {MOST_JOB_THREADS}"):
+        RingReader("n1", "ring").read(lie)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_all_jobs_together_may_list_only_so_many_threads() -> None:
 )
 def test_each_limit_of_a_ring_is_named(lie: bytes, reason: str) -> None:
     with pytest.raises(SourceError, match=reason):
-        parse_ring(lie, "n1", "http://n1/ring")
+        RingReader("n1", "http://n1/ring").read(lie)
 
 
 def test_a_node_name_without_measure_is_refused() -> None:
@@ -110,7 +110,7 @@ def test_bad_samples_are_sorted_out_line_by_line_up_to_a_limit(monkeypatch: pyte
     monkeypatch.setattr(ring_blocks, "_is_sample", lambda line: parsed.append(line) or is_sample(line))
     memory = b"twin_memory_total_bytes 100\ntwin_memory_available_bytes 25\n"
     lie = b"".join(BLOCK.replace(b"000.", b"%03d." % i) + memory + b"a b\n" * 998 for i in range(20))
-    readings = parse_ring(lie, "n1", "ring")
+    readings = RingReader("n1", "ring").read(lie)
     assert len(readings) == 20
     assert len(parsed) <= 2000
     assert not np.isnan(readings[0].operands).all()

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustertwin.core.errors import SourceError
+from clustertwin.telemetry.ingest.http_framing import unpack
 from clustertwin.telemetry.ingest.sources import http_sweep
 from clustertwin.telemetry.ingest.sources.http import Endpoint
-from clustertwin.telemetry.ingest.sources.http_sweep import HttpSweep, unpack
+from clustertwin.telemetry.ingest.sources.http_sweep import HttpSweep
 
 
 def ask(sweep: HttpSweep, number: int = 0, within_s: float = 5.0) -> bytes | SourceError:

@@ -25,7 +25,7 @@ from clustertwin.telemetry.ingest.rates import Faults, RateStream
 from clustertwin.telemetry.ingest.sources import watch
 from clustertwin.telemetry.ingest.sources.http import Endpoint
 from clustertwin.telemetry.ingest.sources.local_host import Host
-from clustertwin.telemetry.ingest.sources.ring_blocks import RingReader, parse_ring
+from clustertwin.telemetry.ingest.sources.ring_blocks import RingReader
 from clustertwin.telemetry.ingest.sources.single_exporter import Exporter
 
 RING = b"""t 10.250
@@ -126,7 +126,7 @@ def test_watch_gives_all_seconds_although_the_loops_compile_first() -> None:
 
 
 def test_the_ring_becomes_readings_with_jobs() -> None:
-    first, second = parse_ring(RING, "n1", "ring")
+    first, second = RingReader("n1", "ring").read(RING)
     assert (first.time_s, first.cpus) == (10.25, (0, 1))
     np.testing.assert_array_equal(second.seconds[0], [1.5, 0, 0.5, 9, 0, 0, 0, 0])
     assert first.jobs == (JobCpus("a b", (0, 1)),)
@@ -155,7 +155,7 @@ def test_a_block_without_samples_has_no_name_of_a_node() -> None:
     ],
 )
 def test_a_thread_whose_line_is_odd_is_left_out(line: bytes) -> None:
-    (reading,) = parse_ring(b"t 1\ncpu0 100 0 50 850 0 0 0 0 0 0\n" + line, "n1", "ring")
+    (reading,) = RingReader("n1", "ring").read(b"t 1\ncpu0 100 0 50 850 0 0 0 0 0 0\n" + line)
     assert reading.cpus == (0,)
     np.testing.assert_array_equal(reading.seconds, [[1, 0, 0.5, 8.5, 0, 0, 0, 0]])
 
@@ -191,7 +191,7 @@ def newer_block(time_s: float, samples: bytes = SAMPLES) -> bytes:
 
 def test_a_ring_has_the_operands_of_node_channels() -> None:
     text = newer_block(1) + newer_block(2, SAMPLES.replace(b" 250\n", b" 260\n"))
-    first, second = parse_ring(text, "n1", "ring")
+    first, second = RingReader("n1", "ring").read(text)
     memory, io = NODE.index("memory_used"), NODE.index("io_pressure")
     assert first.operands[memory].tolist() == [250, 1000]
     assert second.operands[memory].tolist() == [260, 1000]
@@ -202,7 +202,7 @@ def test_a_ring_has_the_operands_of_node_channels() -> None:
 
 
 def test_the_ring_of_an_older_exporter_has_unknown_node_channels() -> None:
-    for reading in parse_ring(RING, "n1", "ring"):
+    for reading in RingReader("n1", "ring").read(RING):
         assert np.isnan(reading.operands).all()
 
 
@@ -212,15 +212,15 @@ def test_the_ring_of_an_older_exporter_has_unknown_node_channels() -> None:
 )
 def test_lines_that_a_newer_exporter_adds_are_skipped(before: bytes, after: bytes) -> None:
     for time_s in (1, 2):
-        (reading,) = parse_ring(newer_block(time_s, before + SAMPLES) + after, "n1", "ring")
+        (reading,) = RingReader("n1", "ring").read(newer_block(time_s, before + SAMPLES) + after)
         assert reading.operands[NODE.index("memory_used")].tolist() == [250, 1000]
         assert (reading.cpus, reading.jobs) == ((0, 1), (JobCpus("7", (0, 1)),))
 
 
 def test_a_sample_line_that_is_cut_off_is_ignored() -> None:
-    (reading,) = parse_ring(b"t 1\ncpu0 1 2 3 4\ntwin_memory_total_bytes 1000\ntwin_memory_avail", "n1", "ring")
+    (reading,) = RingReader("n1", "ring").read(b"t 1\ncpu0 1 2 3 4\ntwin_memory_total_bytes 1000\ntwin_memory_avail")
     assert reading.operands[NODE.index("memory_used"), 1] == 1000
-    (reading,) = parse_ring(b"t 1\ncpu0 1 2 3 4\ntwin_memory_total_bytes 10", "n1", "ring")
+    (reading,) = RingReader("n1", "ring").read(b"t 1\ncpu0 1 2 3 4\ntwin_memory_total_bytes 10")
     assert np.isnan(reading.operands).all()
 
 
@@ -326,7 +326,7 @@ LONG_VALUE = b"stat slurm 2 4 9 " + b"7" * 1000 + b"\n"
 def test_the_counters_of_jobs_that_cannot_be_read_are_unknown_and_the_rest_is_not() -> None:
     block = b"t 10\ncpu0 1 1 1 1\njob slurm 1 0\njob slurm 2 0\n"
     heading = b'stats twin_job_cpu_allocated of_a_newer_version{x="y"} twin_job_oom_kills_total\n'
-    (reading,) = parse_ring(block + heading + b"stat slurm 2 4 9 7\n", "n1", "ring")
+    (reading,) = RingReader("n1", "ring").read(block + heading + b"stat slurm 2 4 9 7\n")
     assert reading.job_operands is not None
     oom, cpu = JOB.index("job_oom_kills"), JOB.index("job_cpu")
     np.testing.assert_equal(reading.job_operands[:, oom, 0], [np.nan, 7])
@@ -339,13 +339,13 @@ def test_the_counters_of_jobs_that_cannot_be_read_are_unknown_and_the_rest_is_no
         b"stat slurm 2 4 9 7",
         LONG_VALUE,
     ):
-        (reading,) = parse_ring(block + heading + damaged, "n1", "ring")
+        (reading,) = RingReader("n1", "ring").read(block + heading + damaged)
         assert reading.job_operands is None
         assert [job.job for job in reading.jobs] == ["1", "2"]
 
 
 def test_the_ring_of_an_exporter_without_counters_of_jobs_has_unknown_job_channels() -> None:
-    (reading,) = parse_ring(b"t 10\ncpu0 1 1 1 1\njob slurm 1 0\n", "n1", "ring")
+    (reading,) = RingReader("n1", "ring").read(b"t 10\ncpu0 1 1 1 1\njob slurm 1 0\n")
     assert reading.job_operands is None
     assert [job.job for job in reading.jobs] == ["1"]
 
@@ -361,7 +361,7 @@ def test_the_ring_of_an_exporter_without_counters_of_jobs_has_unknown_job_channe
 )
 def test_an_invalid_ring_is_reported(text: bytes, reason: str) -> None:
     with pytest.raises(SourceError, match=rf"n1/ring: .*{reason}"):
-        parse_ring(text, "n1", "n1/ring")
+        RingReader("n1", "n1/ring").read(text)
 
 
 def test_readings_of_a_ring_come_once_and_without_gaps(server: Any) -> None:

@@ -15,7 +15,6 @@ from clustertwin.telemetry.studies.reference.ensembles import (
     StudySource,
     load,
     members,
-    train_all,
     train_one,
 )
 from clustertwin.telemetry.studies.reference.presets import StudyRequest, resolve
@@ -91,7 +90,7 @@ def test_two_ray_nodes_give_the_numbers_of_one_process_and_a_killed_member_is_re
     ensemble = [replace(FEW[0], settings=replace(FEW[0].settings, seed=seed)) for seed in range(10)]
     marks = [str(tmp_path / "died") if i == 4 else "" for i in range(10)]
     on_ray = each(train_or_die, list(zip(ensemble, marks, strict=True)), engine="ray")
-    here = train_all(ensemble, workers=1)
+    here = each(train_one, ensemble, workers=1)
     assert (tmp_path / "died").exists()
     assert [results(member) for member in here] == [results(member) for member in on_ray]
 

@@ -42,13 +42,13 @@ def test_a_resumed_study_trains_only_missing_members(tmp_path, monkeypatch):
     cache.save(MEMBERS[1], evaluated(MEMBERS[1]))
     trained, done_calls = [], []
 
-    def train(missing, engine, workers, done):
+    def train(function, missing, engine, workers, done):
         for index, member in enumerate(missing):
             trained.append(member.settings.seed)
             done(index, evaluated(member))
         return [evaluated(member) for member in missing]
 
-    monkeypatch.setattr(module, "train_all", train)
+    monkeypatch.setattr(module, "each", train)
     members = train_missing(MEMBERS, cache, done=lambda index, member: done_calls.append((index, member.seed)))
     assert trained == [0, 2]
     assert [member.seed for member in members] == [0, 1, 2]

@@ -19,7 +19,8 @@ from clustertwin.service.live.feeds.contract import first_problems
 from clustertwin.service.live.feeds.job_names import JobName, user_of
 from clustertwin.service.live.feeds.reading_stream import Stream
 from clustertwin.telemetry.ingest.counters import NodeReading
-from clustertwin.telemetry.ingest.pushed.pushed_samples import AHEAD_S, HELD_S, OLDEST_S, PushedNode, PushedSamples
+from clustertwin.telemetry.ingest.pushed.pushed_node import PushedNode
+from clustertwin.telemetry.ingest.pushed.pushed_samples import AHEAD_S, HELD_S, OLDEST_S, PushedSamples
 from clustertwin.telemetry.ingest.pushed.write_request import WriteError, WriteLimits, decode, parse_write_request
 from clustertwin.telemetry.ingest.rates import NONE, Faults
 

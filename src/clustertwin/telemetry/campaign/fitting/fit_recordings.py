@@ -57,7 +57,7 @@ def fit_signatures(excerpts: Iterable[JobExcerpt], provenance: dict[str, Any], s
     )
 
 
-def fit_recordings(paths: Iterable[Path], provenance: dict[str, Any], seed: int = 0) -> Signatures:
+def fit_recordings(paths: Iterable[Path], provenance: dict[str, Any], seed: int) -> Signatures:
     """The signatures of every recording at or below these directories."""
     recordings = open_recordings(paths)
     about = {"campaigns": sorted({r.campaign for r in recordings}), "thread_s": _thread_s(recordings), **provenance}

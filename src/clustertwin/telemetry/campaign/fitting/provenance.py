@@ -7,7 +7,7 @@ from pathlib import Path
 
 def describe_host(proc: Path) -> dict[str, str | int]:
     """The kernel and CPUs for the provenance of a signatures file; unreadable fields are empty."""
-    return {"kernel": _first_words(_read(proc / "version"), 3), **parse_cpuinfo(_read(proc / "cpuinfo"))}
+    return {"kernel": " ".join(_read(proc / "version").split()[:3]), **parse_cpuinfo(_read(proc / "cpuinfo"))}
 
 
 def parse_cpuinfo(text: str) -> dict[str, str | int]:
@@ -26,7 +26,3 @@ def _read(path: Path) -> str:
         return path.read_text()
     except OSError:
         return ""
-
-
-def _first_words(text: str, count: int) -> str:
-    return " ".join(text.split()[:count])

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from clustertwin.core.errors import InputError
 from clustertwin.core.extras import require
 from clustertwin.core.traces import Windows
+from clustertwin.telemetry.campaign.fitting.fit_recordings import open_recordings
 from clustertwin.telemetry.campaign.fitting.window_features import features, power_spectrum
-from clustertwin.telemetry.recording import Recording, find
 
 _FOLDS = 4
 _HALVINGS = 3
@@ -44,10 +44,7 @@ class KindComparison:
 
 def windows_of(root: Path, length_s: int, stride_s: int | None = None) -> Windows:
     """All windows of every recording at or below a directory."""
-    directories = find(root)
-    if not directories:
-        raise InputError(root, "no recordings found")
-    return Windows.concat([Recording.open(directory).windows(length_s, stride_s) for directory in directories])
+    return Windows.concat([recording.windows(length_s, stride_s) for recording in open_recordings([root])])
 
 
 def compare(recorded: Windows, simulated: Windows, seed: int = 0) -> list[KindComparison]:

@@ -23,8 +23,8 @@ def main(argv: list[str] | None = None) -> int:
     chosen = options.parse_args(argv)
     start_s, rng = time.monotonic(), np.random.default_rng(chosen.seed)
     events, flat = chosen.scratch / "events.npy", chosen.scratch / "phase-space.npy"
-    pwa.write_events(events, pwa.draw_events(chosen.events, rng))
-    pwa.write_events(flat, pwa.draw_phase_space(chosen.events, rng))
+    np.save(events, pwa.draw_events(chosen.events, rng))
+    np.save(flat, pwa.draw_phase_space(chosen.events, rng))
 
     def work(index: int, cpu: int) -> None:
         if chosen.hang_after_s is not None:
@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
             signal.setitimer(signal.ITIMER_REAL, max(0.01, start_s + chosen.hang_after_s - time.monotonic()))
         starts = np.random.default_rng((chosen.seed, index))
         while True:
-            data, phase_space = (pwa.prepare(pwa.read_events(path)) for path in (events, flat))
+            data, phase_space = (pwa.prepare(np.load(path)) for path in (events, flat))
             pwa.fit(pwa.random_start(starts), data, phase_space)
 
     return run_workers(work, chosen.cpus)

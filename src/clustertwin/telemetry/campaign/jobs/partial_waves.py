@@ -9,7 +9,6 @@ out as [Re c, Im c, mass, width], with one number per wave in each.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,17 +49,17 @@ class ParticleEvents:
     angular: Complexes  # (wave, event)
 
 
-def prepare(rows: Floats, waves: tuple[Wave, ...] = WAVES) -> ParticleEvents:
+def prepare(rows: Floats) -> ParticleEvents:
     """Rows of mass, cos θ, φ -> squared masses and Y_l^m of each wave."""
     sph_harm_y = require("scipy.special", "campaign").sph_harm_y
     mass, theta, phi = rows[:, 0], np.arccos(rows[:, 1]), rows[:, 2]
-    return ParticleEvents(mass**2, np.stack([sph_harm_y(w.l, w.m, theta, phi) for w in waves]))
+    return ParticleEvents(mass**2, np.stack([sph_harm_y(w.l, w.m, theta, phi) for w in WAVES]))
 
 
-def truth(waves: tuple[Wave, ...] = WAVES) -> Floats:
+def truth() -> Floats:
     """The parameters from which events are drawn."""
-    c = np.array([w.strength for w in waves])
-    return np.concatenate([c.real, c.imag, [w.mass_gev for w in waves], [w.width_gev for w in waves]])
+    c = np.array([w.strength for w in WAVES])
+    return np.concatenate([c.real, c.imag, [w.mass_gev for w in WAVES], [w.width_gev for w in WAVES]])
 
 
 def intensity(parameters: Floats, events: ParticleEvents) -> tuple[Floats, Floats]:
@@ -115,12 +114,12 @@ def fit(start: Floats, data: ParticleEvents, phase_space: ParticleEvents) -> tup
     return result.x, float(result.fun)
 
 
-def random_start(rng: np.random.Generator, waves: tuple[Wave, ...] = WAVES) -> Floats:
+def random_start(rng: np.random.Generator) -> Floats:
     """Random strengths, and resonances near their true values, because the likelihood has many maxima."""
-    n = len(waves)
-    start = truth(waves)
+    n = len(WAVES)
+    start = truth()
     start[: 2 * n] = rng.uniform(-0.6, 0.6, 2 * n)
-    start[[0, n]] = truth(waves)[[0, n]]
+    start[[0, n]] = truth()[[0, n]]
     start[2 * n : 3 * n] += rng.uniform(-0.5, 0.5, n) * start[3 * n :]
     return start
 
@@ -139,11 +138,3 @@ def draw_events(n: int, rng: np.random.Generator) -> Floats:
         rows = draw_phase_space(20_000, rng)
         accepted.append(rows[rng.uniform(0, ceiling, len(rows)) < intensity(truth(), prepare(rows))[0]])
     return np.concatenate(accepted)[:n]
-
-
-def write_events(path: Path, rows: Floats) -> None:
-    np.save(path, rows, allow_pickle=False)
-
-
-def read_events(path: Path) -> Floats:
-    return np.load(path, allow_pickle=False)

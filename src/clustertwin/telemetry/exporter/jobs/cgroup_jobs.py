@@ -18,6 +18,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import is_not
 
 from clustertwin.core.errors import InputError
 from clustertwin.telemetry.exporter.jobs.cgroup_files import FAMILIES, FILES, JobFile
@@ -41,7 +42,6 @@ YOUNG_S = 1.0  # between two lookups of a new job whose CPU set or owner is stil
 MAX_JOBS = 512
 #: Jobs whose counters are in the ring. An older reader takes 1,024 lines of jobs, of which each job has one or two.
 MAX_RING_STATS = 500
-
 
 #: The files that the ring needs at every sample.
 _RING_FILES = tuple(file for file in FILES if not NEEDED.isdisjoint(file.families))
@@ -133,7 +133,8 @@ class JobsCollector:
             places = find_places(find_hierarchies(self._rootfs))
             self._places = [known.get(place.path, place) for place in places]
         listings = [self._list(place, faults) for place in self._places]
-        if len(listings) != len(self._listings) or any(map(_differ, listings, self._listings)):
+        # A place returns the same list object until something changes, so this comparison is cheap.
+        if len(listings) != len(self._listings) or any(map(is_not, listings, self._listings)):
             self._listings = listings
             self._match(now_s)
         for job in self._jobs.values():
@@ -242,11 +243,6 @@ def _each_alone(file: JobFile, members: list[CgroupJob], texts: list[bytes], fau
             where = os.path.join(job.directories[0].path, file.name)
             faults.append(f"{where}: unexpected content: {error}")
     return [b"".join(lines) for lines in pieces]
-
-
-def _differ(a: list[JobDirectory], b: list[JobDirectory]) -> bool:
-    # A place returns the same list object until something changes, so this comparison is cheap.
-    return a is not b
 
 
 _TALLY = (

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.formatting import visible
-from clustertwin.telemetry.ingest.counters import NAME_CHARS, JobCpus, NodeReading, short_name
+from clustertwin.telemetry.ingest.counters import NodeReading
 from clustertwin.telemetry.ingest.dialects import Dialect, thread_number
 from clustertwin.telemetry.ingest.pushed.crowded_senders import CrowdedSenders
-from clustertwin.telemetry.ingest.pushed.pushed_layout import DIALECT_OF, OWNER_METRIC, PushedLayout, layout_of
+from clustertwin.telemetry.ingest.pushed.pushed_layout import DIALECT_OF
+from clustertwin.telemetry.ingest.pushed.pushed_node import PushedNode
 from clustertwin.telemetry.ingest.pushed.sample_rows import (
     ABSENT,
     FREE,
@@ -66,31 +66,6 @@ ROOM = 16
 SETTLED, SEEKING, CROWDED = 0, 1, 2
 MOST_REFUSED = 1000
 MOST_OWNERS = 100_000
-
-
-@dataclass(slots=True)
-class PushedNode:
-    """One target of one sender."""
-
-    sender: str
-    instance: str
-    dialect: Dialect
-    target: frozenset[tuple[str, str]]  # the labels that all of its series have
-    place: int  # in the arrays of nodes
-    columns: list[tuple[str, dict[str, str]]] = field(default_factory=list)  # name and own labels of each series
-    numbers: list[int] = field(default_factory=list)  # of the same series
-    threads: Counter[str] = field(default_factory=Counter)  # the number of series of each thread
-    layout: PushedLayout | str | None = None  # None: the columns have changed; a text: why they cannot be used
-    jobs: tuple[bytes, tuple[JobCpus, ...]] = (b"", ())  # the last ones, and the samples that gave them their threads
-    heard_s: float = 0.0  # when the first sample of its last returned row arrived
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.sender, self.instance, self.dialect.name
-
-    @property
-    def where(self) -> str:
-        return f"{visible(self.instance[:NAME_CHARS])} (pushed by {self.sender})"
 
 
 class PushedSamples:
@@ -450,47 +425,17 @@ class PushedSamples:
             self._active[numbers[lost]] = False
             self._expected[place] -= int(lost.sum())
         try:
-            reading = self._reading(node, time_ms / 1000, values)
+            reading = node.reading(time_ms / 1000, values, self.owners)
         except ValueError as error:
             self._refuse(node.instance, f"{node.where}: {error}")
             return
+        while len(self.owners) > MOST_OWNERS:
+            del self.owners[next(iter(self.owners))]
         if not np.isnan(reading.seconds).all():
             readings.append((node, reading))
         ended = ~self._active[numbers] & (self._newest_ms[numbers] < time_ms - FORGET_MS)
         if ended.sum() > 64 + len(numbers) // 4:
             self._detach(node, ended)
-
-    def _reading(self, node: PushedNode, time_s: float, values: NDArray[np.float64]) -> NodeReading:
-        if node.layout is None:
-            node.layout, node.jobs = _layout_or_reason(node), (b"", ())
-        if isinstance(node.layout, str):
-            raise ValueError(node.layout)
-        layout = node.layout
-        name = short_name(layout.page.node or node.instance.rpartition(":")[0] or node.instance, "node")
-        reading = layout.page.reading(name, time_s, values)
-        jobs = layout.jobs(values, node.jobs)
-        if jobs is not node.jobs[1]:
-            node.jobs = (values[layout.allocated] > 0).tobytes(), jobs
-            self._note_owners(node, values)
-        if not jobs:
-            return reading
-        known = np.append(values, np.nan)
-        return replace(reading, jobs=jobs, job_operands=np.array([layout.operands[j.job].read(known) for j in jobs]))
-
-    def _note_owners(self, node: PushedNode, values: NDArray[np.float64]) -> None:
-        for (name, labels), value in zip(node.columns, values.tolist(), strict=True):
-            if name == OWNER_METRIC and 0 <= value < 2**32:
-                self.owners[labels.get("jobid", "")[:NAME_CHARS]] = int(value)
-        for job in list(self.owners)[: max(len(self.owners) - MOST_OWNERS, 0)]:
-            del self.owners[job]
-
-
-def _layout_or_reason(node: PushedNode) -> PushedLayout | str:
-    """The layout of a node's columns, or why there is none. Both are found once, not for every row."""
-    try:
-        return layout_of(node.columns, node.dialect)
-    except ValueError as error:
-        return str(error)
 
 
 def _own(labels: Mapping[str, str]) -> set[tuple[str, str]]:

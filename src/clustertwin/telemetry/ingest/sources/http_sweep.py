@@ -8,7 +8,6 @@ done in a few extra threads.
 from __future__ import annotations
 
 import base64
-import re
 import select
 import socket
 import ssl
@@ -16,93 +15,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
 from clustertwin.core.errors import SettingsError, SourceError
+from clustertwin.telemetry.ingest.http_framing import ChunkEnds, unpack
 from clustertwin.telemetry.ingest.sources.http import Endpoint, refused, trust
 
 _CONNECTORS = 16
 #: Servers that could not be reached wait in threads of their own, so that they delay no other connection.
 _LATE_CONNECTORS = 48
-
-
-@dataclass(frozen=True, slots=True)
-class FramingLimits:
-    """The limits of a response before its body is known to be text. `Endpoint.most_bytes` limits the whole."""
-
-    head_bytes: int = 64 << 10  # servers of our sources send less than one KB
-    chunks: int = 16_384  # Go's servers write 4 KB a chunk; chunks of one byte would take a second to join
-    held_bytes: int = 512 << 20  # of all responses that are not complete
-
-
-LIMITS = FramingLimits()
-_STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r]")
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r\n", re.IGNORECASE)
-_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*\r\n", re.IGNORECASE)
-_CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,8}[ \t]*(?:;[^\r\n]*)?")
-_FRAMING = re.compile(rb"\r\n(?:content-length|transfer-encoding)[ \t]*:", re.IGNORECASE)
-_CLOSES = re.compile(rb"\r\nconnection:[ \t]*close[ \t]*\r\n", re.IGNORECASE)
-
-
-#: Where the complete chunks of a response begin and end among its bytes.
-ChunkEnds = list[tuple[int, int]]
-
-
-def unpack(received: bytearray, ended: bool, chunks: ChunkEnds | None = None) -> tuple[int, bytes, bool] | None:
-    """The bytes of a response so far -> status, body, and whether the connection stays open; None if it is incomplete.
-
-    `ended`: the server has closed the connection. `chunks`: those that an earlier call has found in the same response.
-    ValueError if the bytes are not HTTP/1.
-    """
-    end = received.find(b"\r\n\r\n")
-    if (len(received) if end < 0 else end) > LIMITS.head_bytes:
-        raise ValueError(f"the head of the response is longer than {LIMITS.head_bytes} bytes")
-    if end < 0:
-        return None
-    head, body_at = received[: end + 2], end + 4
-    status = _STATUS.match(head)
-    if status is None:
-        raise ValueError(f"not an HTTP/1 response: {bytes(head[:60])!r}")
-    if len(_FRAMING.findall(head)) > 1:
-        raise ValueError("the length of the response is stated twice")
-    stays_open = not ended and _CLOSES.search(head) is None
-    if _CHUNKED.search(head):
-        body = _joined(received, body_at, [] if chunks is None else chunks)
-        return None if body is None else (int(status[1]), body, stays_open)
-    length = _LENGTH.search(head)
-    if length is None:  # the body ends with the connection
-        return (int(status[1]), bytes(received[body_at:]), False) if ended else None
-    if len(received) - body_at < int(length[1]):
-        return None
-    return int(status[1]), bytes(received[body_at : body_at + int(length[1])]), stays_open
-
-
-def _joined(received: bytearray, at: int, chunks: ChunkEnds) -> bytes | None:
-    """The chunks from `at` on, joined; None if the last one is missing.
-
-    Chunks that are known are not read again: a server whose every piece ends like a response would cost the square of
-    its length.
-    """
-    if not received.endswith(b"0\r\n\r\n"):
-        return None
-    at = chunks[-1][1] + 2 if chunks else at
-    while True:
-        line_end = received.find(b"\r\n", at)
-        if line_end < 0:
-            return None
-        line = bytes(received[at : min(line_end, at + 1024)])
-        if _CHUNK_SIZE.fullmatch(line) is None:  # int() would also accept -5 and 1_0
-            raise ValueError(f"not the size of a chunk: {line[:20]!r}")
-        if len(chunks) == LIMITS.chunks:
-            raise ValueError(f"more than {LIMITS.chunks} chunks")
-        size = int(line.partition(b";")[0], 16)
-        if size == 0:
-            return b"".join([received[begin:end] for begin, end in chunks])
-        at = line_end + 2 + size + 2
-        if at > len(received):
-            return None
-        chunks.append((line_end + 2, at - 2))
+#: Of all responses that are not complete. `Endpoint.most_bytes` limits each.
+MOST_HELD_BYTES = 512 << 20
 
 
 class _ServerConnection:
@@ -267,9 +190,9 @@ class HttpSweep:
         try:
             if len(connection.received) > connection.endpoint.most_bytes:
                 raise ValueError(f"more than {connection.endpoint.most_bytes} bytes")
-            share = LIMITS.held_bytes // len(self._connections)  # a server with less than its share is not refused
-            if self._held > LIMITS.held_bytes and len(connection.received) > share:
-                raise ValueError(f"all responses together have more than {LIMITS.held_bytes} bytes")
+            share = MOST_HELD_BYTES // len(self._connections)  # a server with less than its share is not refused
+            if self._held > MOST_HELD_BYTES and len(connection.received) > share:
+                raise ValueError(f"all responses together have more than {MOST_HELD_BYTES} bytes")
             unpacked = unpack(connection.received, ended, connection.chunks)
         except ValueError as error:
             return self._failed(number, connection, str(error))

@@ -17,7 +17,6 @@ a newer exporter can add some.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 import numpy as np
@@ -50,17 +49,13 @@ _LONG_COUNT = re.compile(rb"\d{21}")
 _ODD = -1
 _NODE = "twin_node_info"
 
-
-@dataclass(frozen=True, slots=True)
-class RingLimits:
-    """The limits of a ring. The text comes from the network, and each limit is checked before the work it bounds."""
-
-    text_bytes: int = 64 << 20  # ten minutes of 1,000 threads; each line has about 80 bytes
-    blocks: int = 4096  # an exporter keeps 600, one for each second
-    jobs: int = 1024  # in a block; an exporter reads at most 512
-    job_threads: int = 1 << 17  # of all jobs of a block together; jobs may share threads
-    samples: ExpositionLimits = ExpositionLimits(text_bytes=1 << 20, samples=10_000)  # an exporter writes about 20
-    single_lines: int = 2000  # samples of all blocks that are parsed one by one, because another in their block is bad
+#: Limits: the text comes from the network, and each limit is checked before the work it bounds.
+MOST_BYTES = 64 << 20  # ten minutes of 1,000 threads; each line has about 80 bytes
+MOST_BLOCKS = 4096  # an exporter keeps 600, one for each second
+MOST_JOBS = 1024  # in a block; an exporter reads at most 512
+MOST_JOB_THREADS = 1 << 17  # of all jobs of a block together; jobs may share threads
+SAMPLE_LIMITS = ExpositionLimits(text_bytes=1 << 20, samples=10_000)  # of a block; an exporter writes about 20
+MOST_SINGLE_LINES = 2000  # samples of all blocks that are parsed one by one, because another in their block is bad
 
 
 @compiled
@@ -110,23 +105,23 @@ def _scan(text, cpus, ticks):  # type: ignore[no-untyped-def]
 class RingReader:
     """The blocks of one node. Threads and jobs that are the same as in the block before cost nothing."""
 
-    def __init__(self, node: str, where: object, limits: RingLimits = RingLimits()) -> None:
-        self.node, self.where, self.limits = node, where, limits
+    def __init__(self, node: str, where: object) -> None:
+        self.node, self.where = node, where
         self._cpus: tuple[int, ...] = ()
         self._numbers = np.zeros(0, np.int64)
-        self._samples = _SampleLines(limits)
+        self._samples = _SampleLines()
         self._most_cpus = 0
         self._job_lines = b""
         self._jobs: tuple[JobCpus, ...] = ()
-        self._stats = StatLines(limits.jobs)
+        self._stats = StatLines(MOST_JOBS)
         self.exporter_node = ""  # the name that the exporter gave; empty: none
 
     def read(self, text: bytes) -> list[NodeReading]:
         """Every block, oldest first; SourceError if the text is not a ring. A last line that is cut off is ignored."""
         if text and not text.startswith(b"t "):
             raise SourceError(f"{self.where}: not the ring of an exporter: {text[:60]!r}")
-        self._check(len(text), self.limits.text_bytes, "bytes")
-        self._check(text.count(b"\nt ") + 1, self.limits.blocks, "blocks")
+        self._check(len(text), MOST_BYTES, "bytes")
+        self._check(text.count(b"\nt ") + 1, MOST_BLOCKS, "blocks")
         readings = []
         at = 0
         self._samples.begin()
@@ -197,13 +192,13 @@ class RingReader:
 
     def _parse_jobs(self, text: bytes, most_cpus: int) -> tuple[JobCpus, ...]:
         """The jobs of a block, whose node has threads below `most_cpus`."""
-        self._check(text.count(b"\n") + 1, self.limits.jobs, "lines of jobs in a block")
+        self._check(text.count(b"\n") + 1, MOST_JOBS, "lines of jobs in a block")
         jobs, threads = [], 0
         for line in text.splitlines():
             if line.startswith(b"job "):
                 job = _job(line, self.where, most_cpus)
                 threads += len(job.cpus)
-                self._check(threads, self.limits.job_threads, "threads of all jobs in a block")
+                self._check(threads, MOST_JOB_THREADS, "threads of all jobs in a block")
                 jobs.append(job)
         return tuple(jobs)
 
@@ -215,10 +210,9 @@ class RingReader:
 class _SampleLines:
     """The sample lines of one node's blocks -> the operands of its node channels."""
 
-    def __init__(self, limits: RingLimits) -> None:
-        self._limits = limits.samples
-        self._most_single_lines = self._single_lines = limits.single_lines
-        self._parser = IncrementalParser("ring", limits.samples)
+    def __init__(self) -> None:
+        self._single_lines = MOST_SINGLE_LINES
+        self._parser = IncrementalParser("ring", SAMPLE_LIMITS)
         self._series: tuple[MetricSample, ...] = ()
         self._slots: OperandSlots | None = None
         self._name = ""  # of the node, among the series
@@ -226,7 +220,7 @@ class _SampleLines:
 
     def begin(self) -> None:
         """Begin a text: its limit of lines that are parsed one by one, which takes 10 µs or more each, is unused."""
-        self._single_lines = self._most_single_lines
+        self._single_lines = MOST_SINGLE_LINES
 
     def operands(self, lines: bytes) -> NDArray[np.float64]:
         self.node = ""
@@ -236,7 +230,7 @@ class _SampleLines:
             values = self._parser.read(lines)
         except ExpositionError:
             self._single_lines -= lines.count(b"\n")
-            if len(lines) > self._limits.text_bytes or self._single_lines < 0:
+            if len(lines) > SAMPLE_LIMITS.text_bytes or self._single_lines < 0:
                 return UNKNOWN_OPERANDS
             try:
                 values = self._parser.read(b"".join([line for line in lines.splitlines(True) if _is_sample(line)]))
@@ -265,11 +259,6 @@ def _parts(text: bytes, begin: int, end: int) -> tuple[bytes, bytes, bytes]:
     samples_end = text.find(b"\njob ", cpus_end - 1, end) + 1 or end
     samples = text[cpus_end:samples_end]
     return text[begin:cpus_end], samples[: samples.rfind(b"\n") + 1], text[samples_end:end]
-
-
-def parse_ring(text: bytes, node: str, where: object) -> list[NodeReading]:
-    """All readings in the text of a ring."""
-    return RingReader(node, where).read(text)
 
 
 def _job(line: bytes, where: object, most_cpus: int) -> JobCpus:

@@ -40,8 +40,7 @@ class VariationalAutoencoder(Autoencoder):
         values = batch.valid.sum(-1) * len(self.config.shape.schema)
         error = reconstruction_error(batch, self.ratios(self.decode(z)))
         log_likelihood = -error * values / (2 * self.config.sigma**2)
-        kl_divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
-        return log_likelihood - self.config.beta * kl_divergence
+        return log_likelihood - self.config.beta * kl_divergence(mean, log_variance)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         mean, log_variance = self.posterior(batch)
@@ -50,3 +49,8 @@ class VariationalAutoencoder(Autoencoder):
         # Per value and in units of squared error, so that one learning rate suits every model.
         elbo = self.elbo(batch, z, mean, log_variance).sum()
         return -elbo / values * (2 * self.config.sigma**2), mean
+
+
+def kl_divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """Of a normal posterior from the standard normal prior: (n, latent) each -> (n,)."""
+    return 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)

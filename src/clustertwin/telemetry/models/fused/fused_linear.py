@@ -71,12 +71,6 @@ class FusedLinear:
     correction_norm: float  # the largest absolute row sum of C
     floor: np.float32
 
-    @property
-    def multiply_adds(self) -> int:
-        """Multiply-add operations per window."""
-        weights = (self.encoder, self.encoder_correction, self.decoder_hidden, self.ratio, self.correction)
-        return sum(weight.numel() for weight in weights)
-
     def __call__(self, values: Array, valid: NDArray[np.bool_]) -> tuple[Array, Array]:
         """(n, length, channel) and (n, length) -> embedding (n, latent) and reconstruction error (n,)."""
         if values.shape[1:] != (self.length, len(self.schema)):

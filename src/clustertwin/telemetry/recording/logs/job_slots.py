@@ -91,6 +91,17 @@ def parse(data: bytes, where: object = "jobs") -> list[Assignment]:
     return sorted(assignments, key=lambda assignment: assignment.start_s)
 
 
+def with_ends(assignments: Sequence[Assignment]) -> list[tuple[Assignment, int | None]]:
+    """Each assignment, with the start of the next one of its slot; None if there is none."""
+    ended: list[tuple[Assignment, int | None]] = []
+    next_s: dict[tuple[str, int], int] = {}
+    for assignment in reversed(assignments):
+        slot = assignment.node, assignment.slot
+        ended.append((assignment, next_s.get(slot)))
+        next_s[slot] = assignment.start_s
+    return ended[::-1]
+
+
 def shorten(path: Path) -> None:
     """Drop the older half of a file that is too long, except the last assignment in it of each slot."""
     if path.stat().st_size > MOST_KEPT_BYTES:
@@ -103,15 +114,9 @@ def shorten(path: Path) -> None:
 def prune(path: Path, before_s: int) -> None:
     """Remove the assignments that were replaced before this second."""
     assignments = read(path)
-    ends_s: dict[tuple[str, int], int] = {}
-    kept = []
-    for assignment in reversed(assignments):
-        key = assignment.node, assignment.slot
-        if ends_s.get(key, before_s + 1) > before_s:
-            kept.append(assignment)
-        ends_s[key] = assignment.start_s
+    kept = [each for each, end_s in with_ends(assignments) if end_s is None or end_s > before_s]
     if len(kept) < len(assignments):
-        files.write(path, b"".join(map(_line, reversed(kept))))
+        files.write(path, b"".join(map(_line, kept)))
 
 
 def _line(assignment: Assignment) -> bytes:

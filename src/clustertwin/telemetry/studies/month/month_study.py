@@ -56,14 +56,6 @@ class StrategyRun:
     out: Path
 
 
-@dataclass(frozen=True, slots=True)
-class MonthStart:
-    """What every strategy starts with."""
-
-    days: tuple[DaySplit, ...]  # before the first day; the champion learned from them, unless it is the bundled one
-    champion: Detector
-
-
 def run_month(
     settings: MonthSettings,
     out: Path,
@@ -99,19 +91,19 @@ def run_strategy(run: StrategyRun) -> str:
     torch.set_num_threads(1)  # the batches are small, and sums must not depend on the number of cores
     signatures = read_signatures()
     days = _days_before(run.settings, signatures)
-    start = MonthStart(tuple(days), detector_store.read(run.out / _FIRST_CHAMPION))
-    write_days(_file(run.out, run.strategy), simulate_month(run.strategy, run.settings, signatures, start))
+    champion = detector_store.read(run.out / _FIRST_CHAMPION)
+    write_days(_file(run.out, run.strategy), simulate_month(run.strategy, run.settings, signatures, days, champion))
     return run.strategy.name
 
 
 def simulate_month(
-    strategy: Strategy, settings: MonthSettings, signatures: Signatures, start: MonthStart
+    strategy: Strategy, settings: MonthSettings, signatures: Signatures, days_before: list[DaySplit], champion: Detector
 ) -> list[DayResult]:
-    """Watch, vet and learn, day after day."""
+    """Watch, vet and learn, day after day. The first champion learned from `days_before`, or is the bundled one."""
     scenario, rng = settings.world, np.random.default_rng((settings.seed, 7))
     learned = scenario.first == "learned"
-    memory = {number - _DAYS_BEFORE: split for number, split in enumerate(start.days)} if learned else {}
-    state = StrategyState(start.champion, memory, learned=learned, shadow=not learned)
+    memory = {number - _DAYS_BEFORE: split for number, split in enumerate(days_before)} if learned else {}
+    state = StrategyState(champion, memory, learned=learned, shadow=not learned)
     day_0 = simulate_day(scenario, 0, signatures, settings.seed)
     probe = disk_probe(scenario, with_failing_disk(scenario, day_0, scenario.disk_creep(settings.days)))
     disk_recall: dict[str, float] = {}  # by version: most champions serve for more than a day
@@ -123,7 +115,7 @@ def simulate_month(
         version = state.champion.version
         if version not in disk_recall:
             disk_recall[version] = probe.recall(state.champion)
-            first_error[version] = evaluate_on_normal(state.champion, start.days[-1].held_out)[0]
+            first_error[version] = evaluate_on_normal(state.champion, days_before[-1].held_out)[0]
         watched = watch_day(scenario, state.champion, healthy, traces, state.questions)
         if settings.vetted and day != scenario.holiday:
             verdicts = vet_day(settings.people, day, watched, scenario.last_change(day), rng)

@@ -33,8 +33,8 @@ def detection_section(
     data: StudyData,
     models: Mapping[str, Autoencoder],
     default: str,
-    seed: int = 0,
-    progress: Callable[[str], None] = lambda step: None,
+    seed: int,
+    progress: Callable[[str], None],
 ) -> Section:
     """The section. The detector uses the model `default`; baseline detectors that are not installed are left out."""
     if data.length_s != WINDOW_S:
@@ -45,9 +45,9 @@ def detection_section(
     )
     progress("calibrating")
     ours = calibrate(StoredModel(default, models[default]), check, learn=train)
-    score = _cached_scores(ours)
+    score = cached_scores(ours)
     scorers: dict[str, Scorer] = {OURS: lambda moment: score(moment).score}
-    scorers |= {f"only {view}": _view(score, i) for i, view in enumerate(ours.views)}
+    scorers |= {f"only {view}": of_view(score, i) for i, view in enumerate(ours.views)}
     scorers |= {f"{name}, error": model_error(StoredModel(name, model)) for name, model in models.items()}
     missing = []
     for name, rival in RIVALS.items():
@@ -72,7 +72,7 @@ def labelled_moments(campaign: Campaign, every_s: int) -> Iterator[tuple[Moment,
     return moments(campaign, every_s, min(LENGTH_S, length_s))
 
 
-def _cached_scores(detector: Detector) -> Callable[[Moment], Scores]:
+def cached_scores(detector: Detector) -> Callable[[Moment], Scores]:
     """The detector's scores of a moment; those of the last moment are cached."""
     last: list[tuple[Moment, Scores]] = []
 
@@ -84,7 +84,8 @@ def _cached_scores(detector: Detector) -> Callable[[Moment], Scores]:
     return score
 
 
-def _view(score: Callable[[Moment], Scores], column: int) -> Scorer:
+def of_view(score: Callable[[Moment], Scores], column: int) -> Scorer:
+    """One view of the detector alone."""
     return lambda moment: score(moment).surprise[:, column]
 
 

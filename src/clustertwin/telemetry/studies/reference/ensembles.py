@@ -7,7 +7,7 @@ depend on where it runs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 
 from clustertwin.core.traces import Windows
-from clustertwin.engine import Engine, each
 from clustertwin.telemetry.models import find
 from clustertwin.telemetry.models.contract import Autoencoder, Shape
 from clustertwin.telemetry.models.training import TrainingSettings, fit, settings_for_length
@@ -145,16 +144,6 @@ def members(
         return replace(recipe, seed=seed, epochs=epochs or scaled_epochs(recipe.epochs, windows))
 
     return [EnsembleMember(name, settings(name, seed), source) for name in recipes for seed in range(size)]
-
-
-def train_all(
-    members: Sequence[EnsembleMember],
-    engine: Engine = "here",
-    workers: int | None = None,
-    done: Callable[[int, EvaluatedMember], None] = lambda index, member: None,
-) -> list[EvaluatedMember]:
-    """Train and evaluate all members in parallel."""
-    return each(train_one, members, engine, workers, done)
 
 
 def _thin(windows: Windows) -> Windows:

@@ -15,9 +15,9 @@ from pathlib import Path
 from clustertwin import __version__
 from clustertwin.core import files
 from clustertwin.core.extras import require
-from clustertwin.engine import Engine
+from clustertwin.engine import Engine, each
 from clustertwin.telemetry.models.training import TrainingSettings
-from clustertwin.telemetry.studies.reference.ensembles import EnsembleMember, EvaluatedMember, train_all
+from clustertwin.telemetry.studies.reference.ensembles import EnsembleMember, EvaluatedMember, train_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,6 @@ def train_missing(
         cache.save(members[missing[position]], member)
         done(missing[position], member)
 
-    trained = train_all([members[index] for index in missing], engine, workers, save)
+    trained = each(train_one, [members[index] for index in missing], engine, workers, save)
     evaluated |= dict(zip(missing, trained, strict=True))
     return [evaluated[index] for index in range(len(members))]

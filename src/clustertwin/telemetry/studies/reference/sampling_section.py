@@ -15,7 +15,7 @@ from clustertwin.core.extras import require
 from clustertwin.core.traces import Windows
 from clustertwin.page import COLOURS, figure, svg
 from clustertwin.telemetry.simulation.anomalies import family
-from clustertwin.telemetry.studies.reference.section import Picture, Section, Table, mean_and_deviation
+from clustertwin.telemetry.studies.reference.section import Picture, Section, Table, mean_and_deviation, scatter_by_kind
 from clustertwin.telemetry.studies.reference.study_data import StudyData, job_kinds
 
 SEGMENT_S = 512
@@ -90,7 +90,7 @@ def silhouettes(windows: Windows, interval_s: int, rng: np.random.Generator) -> 
     return tuple(scores)
 
 
-def sampling_section(data: StudyData, seed: int = 0) -> Section:
+def sampling_section(data: StudyData, seed: int) -> Section:
     """The section: spectra and window length, PCA of windows, silhouette against sampling interval."""
     spectra = job_spectra(data)
     lowest = [(min(s.dominant_hz), s.kind) for s in spectra if s.dominant_hz]
@@ -160,9 +160,6 @@ def _scatter_picture(windows: Windows, rng: np.random.Generator) -> Picture:
     x, label = windows.values[rows][..., :3].reshape(len(rows), -1), job_kinds(windows)[rows]
     z = require("sklearn.decomposition", "models").PCA(2, svd_solver="covariance_eigh").fit_transform(x)
     drawing, axes = figure(6, 4.2, 1, 1)
-    for i, kind in enumerate(sorted(set(label.tolist()))):
-        points = z[label == kind]
-        axes[0, 0].scatter(points[:, 0], points[:, 1], s=6, color=COLOURS[i % len(COLOURS)], label=kind, alpha=0.6)
+    scatter_by_kind(axes[0, 0], z[:, 0], z[:, 1], label)
     axes[0, 0].set(xlabel="first component", ylabel="second component")
-    axes[0, 0].legend(frameon=False, labelcolor="linecolor")
     return Picture("Windows in their first two principal components", svg(drawing, "scatter"))

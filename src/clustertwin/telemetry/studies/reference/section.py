@@ -6,6 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from clustertwin.page import COLOURS
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -57,3 +62,11 @@ def mean_and_deviation(values: list[float] | tuple[float, ...], digits: int = 4)
 def number(value: float, digits: int) -> str:
     """A number for a cell; empty if it is not defined for these data."""
     return "" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def scatter_by_kind(axis: Any, x: NDArray[np.floating], y: NDArray[np.floating], label: NDArray[np.str_]) -> None:
+    """Draw points (n,) in one colour for each kind, with a legend."""
+    for i, kind in enumerate(sorted(set(label.tolist()))):
+        rows = label == kind
+        axis.scatter(x[rows], y[rows], s=7, alpha=0.6, color=COLOURS[i % len(COLOURS)], label=kind)
+    axis.legend(frameon=False, labelcolor="linecolor")

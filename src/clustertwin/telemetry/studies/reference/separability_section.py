@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.extras import require
 from clustertwin.core.traces import Windows
-from clustertwin.page import COLOURS, figure, svg
+from clustertwin.page import figure, svg
 from clustertwin.telemetry.models.contract import Autoencoder
 from clustertwin.telemetry.studies.reference.embedding_quality import (
     BAD_IO,
@@ -28,7 +28,7 @@ from clustertwin.telemetry.studies.reference.embedding_quality import (
     silhouette,
 )
 from clustertwin.telemetry.studies.reference.fisher_discriminant import discriminant_directions
-from clustertwin.telemetry.studies.reference.section import Picture, Section, Table, number
+from clustertwin.telemetry.studies.reference.section import Picture, Section, Table, number, scatter_by_kind
 from clustertwin.telemetry.studies.reference.study_data import StudyData
 
 Embed = Callable[[Windows], Embedding]
@@ -171,21 +171,13 @@ def _scatter(name: str, train: Embedding, z: Embedding, label: NDArray[np.str_],
         projection = require("sklearn.decomposition", "models").PCA(2).fit(train)
     projected = projection.transform(z)
     drawing, axes = figure(6, 4.2, 1, 1)
-    for i, kind in enumerate(sorted(set(label.tolist()))):
-        points = projected[label == kind]
-        axes[0, 0].scatter(points[:, 0], points[:, 1], s=7, alpha=0.6, color=COLOURS[i % len(COLOURS)], label=kind)
+    scatter_by_kind(axes[0, 0], projected[:, 0], projected[:, 1], label)
     axes[0, 0].set(xlabel="UMAP 1" if umap else "first component", ylabel="UMAP 2" if umap else "second component")
-    axes[0, 0].legend(frameon=False, labelcolor="linecolor")
     return Picture(f"{name}: embeddings of test windows", svg(drawing, f"scatter-{name}"))
 
 
 def _drift_picture(name: str, drift: Drift, label: NDArray[np.str_]) -> Picture:
     drawing, axes = figure(6, 3.6, 1, 1)
-    for i, kind in enumerate(sorted(set(label.tolist()))):
-        rows = label == kind
-        axes[0, 0].scatter(
-            drift.iowait[rows], drift.distance[rows], s=7, alpha=0.6, color=COLOURS[i % len(COLOURS)], label=kind
-        )
+    scatter_by_kind(axes[0, 0], drift.iowait, drift.distance, label)
     axes[0, 0].set(xlabel="maximum iowait in the window", ylabel="distance to the centre of bad I/O")
-    axes[0, 0].legend(frameon=False, labelcolor="linecolor")
     return Picture(f"{name}: distance to the centre of bad I/O against iowait", svg(drawing, "drift"))

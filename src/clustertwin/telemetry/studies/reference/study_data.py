@@ -38,14 +38,12 @@ class StudyData:
     learn_stride_s: int = 100
     test_stride_s: int = 100
 
-    def stride_s(self, split: str) -> int:
-        return self.test_stride_s if split == "test" else self.learn_stride_s
-
     def windows(self, split: str) -> Windows:
         """Every fully valid window of a split that lies in one job or is idle."""
         campaigns: tuple[Campaign, ...] = getattr(self, split)
+        stride_s = self.test_stride_s if split == "test" else self.learn_stride_s
         cuts = [
-            cut(trace, self.length_s, self.stride_s(split), campaign=f"{split}-{i}", split=split)
+            cut(trace, self.length_s, stride_s, campaign=f"{split}-{i}", split=split)
             for i, campaign in enumerate(campaigns)
             for trace in campaign
         ]
@@ -94,7 +92,7 @@ def simulated_data(
     )
 
 
-def recorded_data(roots: Sequence[Path], length_s: int = 100, stride_s: int = 100) -> StudyData:
+def recorded_data(roots: Sequence[Path], length_s: int, stride_s: int) -> StudyData:
     """Recordings by the split of their campaign.
 
     Recordings without a split are assigned in order: three fifths to training, one to validation, one to test.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clustertwin.core.errors import SettingsError
-from clustertwin.engine import Engine
+from clustertwin.engine import Engine, each
 from clustertwin.telemetry.models.contract import Shape
 from clustertwin.telemetry.studies.reference.detection_section import detection_section
 from clustertwin.telemetry.studies.reference.ensembles import (
@@ -16,7 +16,7 @@ from clustertwin.telemetry.studies.reference.ensembles import (
     StudySource,
     load,
     members,
-    train_all,
+    train_one,
 )
 from clustertwin.telemetry.studies.reference.graph_section import graph_section
 from clustertwin.telemetry.studies.reference.member_cache import MemberCache, train_missing
@@ -96,7 +96,7 @@ def run_study(
             member_cache = MemberCache(cache, data.digest())
             evaluated = train_missing(ensemble, member_cache, plan.engine, plan.workers, done)
         else:
-            evaluated = train_all(ensemble, plan.engine, plan.workers, done)
+            evaluated = each(train_one, ensemble, plan.engine, plan.workers, done)
     shape = Shape(data.train[0][0].schema, source.length_s)
     models = {name: ensemble[0].model(shape) for name, ensemble in by_recipe(evaluated).items()}
     add("reconstruction", lambda: reconstruction_section(data, evaluated))

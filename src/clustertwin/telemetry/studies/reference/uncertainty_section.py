@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.extras import require
 from clustertwin.core.traces import Windows
-from clustertwin.telemetry.models.architectures.vae import VariationalAutoencoder
+from clustertwin.telemetry.models.architectures.vae import VariationalAutoencoder, kl_divergence
 from clustertwin.telemetry.models.batches import group_windows
 from clustertwin.telemetry.models.contract import Autoencoder
 from clustertwin.telemetry.studies.reference.section import Section, Table
@@ -55,8 +55,8 @@ def measure_uncertainty(model: VariationalAutoencoder, windows: Windows, seed: i
             (off[..., None] <= (variance + noise).sqrt()[..., None] * widths).float().mean((1, 2))  # (n, level)
             for noise in (model.config.sigma**2, 0.0)
         ]
-        divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
         elbo = model.elbo(batch, mean, mean, log_variance)
+        divergence = kl_divergence(mean, log_variance)
         parts = (off.square().mean((1, 2)), variance.mean((1, 2)), divergence, -elbo, *held)
         columns.append([part.double().numpy() for part in parts])
     back = np.argsort(data.order)

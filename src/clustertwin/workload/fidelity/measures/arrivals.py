@@ -33,13 +33,11 @@ class ArrivalComparison:
     weekday_distance: float
 
 
-def autocorrelation(values: Floats, lag: int) -> float:
-    """Rank correlation of each value with the value `lag` places later; 0 if there are too few values."""
-    return autocorrelations(values, (lag,))[lag]
-
-
 def autocorrelations(values: Floats, lags: tuple[int, ...] = LAGS) -> dict[int, float]:
-    """The rank correlation at each lag. The values are sorted once for all lags."""
+    """Rank correlation of each value with the value `lag` places later, for each lag; 0 if there are too few values.
+
+    The values are sorted once for all lags.
+    """
     place = np.unique(values, return_inverse=True)[1]
     return {lag: _at_lag(place, lag) for lag in lags}
 

@@ -101,7 +101,7 @@ def judge(real: Floats, synthetic: Floats, seed: int = 0) -> float:
     return float(metrics.roc_auc_score(label[~train], probability))
 
 
-def c2st(real: ComparedLog, synthetic: ComparedLog, names: tuple[str, ...], seed: int = 0) -> C2st:
+def c2st(real: ComparedLog, synthetic: ComparedLog, names: tuple[str, ...], seed: int) -> C2st:
     """Rows and windows of the same columns. Jobs that differ only in their arrival count as copies."""
     a, b = real.table(names), synthetic.table(names)
     job = np.array([i for i, name in enumerate(names) if name != "interval"], dtype=np.intp)

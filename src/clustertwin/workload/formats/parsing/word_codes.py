@@ -32,13 +32,8 @@ class WordCodes:
         return tuple(self._codes)
 
 
-def words_behind(jobs: Jobs, column: str, unknown: str = "") -> list[str]:
-    """The words that the codes of a column stand for; the codes themselves if the log has no words for them."""
+def words_behind(jobs: Jobs, column: str) -> list[str]:
+    """The words that the codes of a column stand for, or the codes if the log has no words; "" for an unknown one."""
     names = jobs.names.get(column)
-
-    def word(code: int) -> str:
-        if code < 0:
-            return unknown
-        return names[code] if names else str(code)
-
-    return [word(code) for code in getattr(jobs, column).tolist()]
+    codes = getattr(jobs, column).tolist()
+    return ["" if code < 0 else names[code] if names else str(code) for code in codes]

@@ -3,7 +3,8 @@
 1. The jobs of each user are cut into sessions (`sessions`).
 2. Sessions of the same user, at most a week apart, exchange their tails after similar jobs (`exchange`). Sequences of
    jobs, bursts, repeated submissions, daily and weekly cycles and the slow changes of load stay the same.
-3. Sessions start a little earlier or later. Pauses and run times vary within the range of similar jobs (`smoothing`).
+3. Sessions start a little earlier or later. Pauses and run times vary within the range of similar jobs (`smoothing`,
+   `run_times`).
 
 Size, limit, user and status of a job come from one real job, so every job is valid. A synthetic log as long as the real
 one passes once through its calendar; a longer one passes several times, with new exchanges.
@@ -28,10 +29,11 @@ from clustertwin.workload.generators.crossover.exchange import (
     SimilarNodes,
     exchange,
 )
+from clustertwin.workload.generators.crossover.run_times import RunTimes, group_codes
 from clustertwin.workload.generators.crossover.sessions import session_starts
 from clustertwin.workload.generators.crossover.smoothing import SmoothingKernel, moved, widths
 from clustertwin.workload.generators.job_limits import limit_is_run_time, limits
-from clustertwin.workload.generators.job_rows import clock_step_s, on_clock, resolution_of
+from clustertwin.workload.generators.job_rows import clock_step_s, on_clock
 from clustertwin.workload.generators.saved_generator import jobs_from, jobs_state
 from clustertwin.workload.generators.workload_change import (
     ModelledLog,
@@ -49,10 +51,6 @@ from clustertwin.workload.machine_size import counted_sizes, machine_size
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-REDRAWS = 3
-CAPPED_JOBS = 3  # this many jobs with the same longest run time show a limit
-SHORT_RUN = 0.25  # a job of four seconds moves by one second, not by two
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +101,8 @@ class FittedCrossover(Fitted):
     ends: Ints  # (session,) one past the last job
     gap_s: Floats  # (job,) since the previous job of the session
     gap_width_s: Floats  # (job,)
-    run_width_s: Floats  # (job,)
     kind: Ints  # (job,) equal for jobs with the same user, size, limit and status
-    shape: Ints  # (job,) equal for jobs with the same nodes, cpus, gpus and limit
-    rows: Ints  # shapes and run times of all real jobs, sorted
-    limit_s: Floats  # (job,) -1: none, or the log repeats the run time as the limit
-    overrun_s: float  # the largest time by which a job exceeded its limit
-    resolution_s: float
+    run_times: RunTimes
     clock_s: float  # step of the submit times; 0: none
     first_s: float
 
@@ -120,20 +113,12 @@ class FittedCrossover(Fitted):
         gap_s = np.diff(log.submit_s, prepend=0.0)
         gap_s[begins] = 0.0
         limit_s, over = limits(log)
-        kind = _group_codes(log.user, counted_sizes(log), limit_s, log.status)
-        resolution_s = resolution_of(log.run_s)
-        # How far a job exceeds its limit depends on the machine's epilogue, not on the user: all such jobs are a group.
-        value = np.where(over, log.run_s - limit_s, log.run_s)
-        group = np.where(over, -1 - log.status, _group_codes(kind, over))
-        run_width_s = widths(value, group, SmoothingKernel(short=SHORT_RUN), resolution_s)
+        kind = group_codes(log.user, counted_sizes(log), limit_s, log.status)
         gap_width_s = widths(gap_s, log.user, SmoothingKernel(share=0.02, widest=0.5), 0.5)
         gap_width_s[begins] = 0.0
-        shape = _group_codes(log.nodes, log.cpus, log.gpus, limit_s)
         return cls(
-            settings, log, begins, np.append(begins[1:], len(log)), gap_s, gap_width_s, run_width_s, kind,
-            shape, np.unique(_row_codes(shape, log.run_s, resolution_s)), limit_s,
-            float(np.max(np.where(over, value, 0.0))), resolution_s, clock_step_s(jobs.submit_s),
-            float(jobs.submit_s.min()),
+            settings, log, begins, np.append(begins[1:], len(log)), gap_s, gap_width_s, kind,
+            RunTimes.of(log, kind, limit_s, over), clock_step_s(jobs.submit_s), float(jobs.submit_s.min()),
         )  # fmt: skip
 
     def stream(self, n: int, rng: np.random.Generator) -> Iterator[Jobs]:
@@ -299,7 +284,7 @@ class FittedCrossover(Fitted):
     def _jobs(self, which: Ints, submit_s: Floats, drawn: int, rng: np.random.Generator) -> Jobs:
         """Jobs like the given ones, with new submit and run times; `drawn` jobs precede them."""
         jobs = self.log.take(which)
-        run_s = self._run_times(which, jobs, rng)
+        run_s = self.run_times.draw(which, rng)
         changes: dict[str, Any] = {
             "id": np.arange(drawn + 1, drawn + len(which) + 1),
             "submit_s": on_clock(submit_s, self.clock_s, self.first_s),
@@ -310,55 +295,12 @@ class FittedCrossover(Fitted):
         }
         return replace(jobs, **changes)
 
-    def _run_times(self, which: Ints, jobs: Jobs, rng: np.random.Generator) -> Floats:
-        """A run time for each job, on the same side of its limit. A longer job that is a copy is drawn again."""
-        limit_s, width_s = self.limit_s[which], self.run_width_s[which]
-        over = (limit_s > 0) & (jobs.run_s >= limit_s)
-        limit_s = np.where(limit_s > 0, limit_s, _cap_s(self.log.run_s))
-        value_s = np.where(over, jobs.run_s - limit_s, jobs.run_s)
-        room_s = np.where(over, self.overrun_s - value_s, limit_s - value_s)
-        # No job becomes shorter than the shortest real job, and only a job that ran for 0 s stays at 0 s.
-        least_s = np.where(over | (value_s <= 0), 0.0, _shortest_s(self.log.run_s))
-        # Every number of seconds below it is taken by some real job: drawing again would push jobs out of it.
-        short = ~over & (value_s < 2 * self.resolution_s / SHORT_RUN)
-        run_s, todo = np.empty(len(which)), np.arange(len(which))
-        for _ in range(REDRAWS):
-            reach_s = np.minimum(width_s[todo], room_s[todo])
-            drawn_s = moved(value_s[todo], reach_s, self.resolution_s, rng, least_s[todo])
-            drawn_s = np.clip(drawn_s, 0.0, value_s[todo] + room_s[todo])
-            run_s[todo] = np.round(np.where(over[todo], limit_s[todo] + drawn_s, drawn_s), 3)
-            copied = np.isin(_row_codes(self.shape[which[todo]], run_s[todo], self.resolution_s), self.rows)
-            todo = todo[copied & ~short[todo]]
-            if not len(todo):
-                break
-        return run_s
-
     def state(self) -> GeneratorState:
         return jobs_state(self.log, settings=asdict(self.settings))
 
     @classmethod
     def from_state(cls, state: GeneratorState) -> FittedCrossover:
         return cls.of(Crossover(**state.facts["settings"]), jobs_from(state))
-
-
-def _shortest_s(run_s: Floats) -> float:
-    return float(run_s[run_s > 0].min(initial=np.inf))
-
-
-def _cap_s(run_s: Floats) -> float:
-    """The longest run time, if several jobs have it: then it is a limit that the log does not state."""
-    longest_s = float(run_s.max())
-    return longest_s if np.count_nonzero(run_s == longest_s) >= CAPPED_JOBS else np.inf
-
-
-def _row_codes(shape: Ints, run_s: Floats, resolution_s: float) -> Ints:
-    """One number for the shape and the run time of a job."""
-    return shape * 2**40 + np.round(run_s / resolution_s).astype(np.int64)
-
-
-def _group_codes(*columns: NDArray[Any]) -> Ints:
-    """One number for each distinct row."""
-    return np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].ravel()
 
 
 def _period(span_s: float) -> float:

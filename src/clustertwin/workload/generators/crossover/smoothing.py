@@ -15,13 +15,15 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+#: The smallest width: a share of the value, and steps of the resolution.
+LEAST, LEAST_STEPS = 0.005, 2.0
+
+
 @dataclass(frozen=True, slots=True)
 class SmoothingKernel:
     share: float = 0.05  # how far neighbours count, as a share of the group
     widest: float = 0.1  # largest move, as a share of the value
-    least: float = 0.005  # smallest width, as a share of the value
-    least_steps: float = 2.0  # the same in steps of the resolution …
-    short: float = np.inf  # … but no more than this share of the value: short values keep their distribution
+    short: float = np.inf  # largest of the `LEAST_STEPS`, as a share of the value: short values keep their distribution
 
 
 def widths(values: Floats, groups: Ints, kernel: SmoothingKernel, resolution: float) -> Floats:
@@ -37,10 +39,10 @@ def widths(values: Floats, groups: Ints, kernel: SmoothingKernel, resolution: fl
     half = np.where(low == high, np.inf, (above - below) / 2)
     width = np.empty_like(ordered)
     # The smallest width also moves values that occur several times in the log.
-    floor = kernel.least_steps * resolution * np.ones_like(ordered)
+    floor = LEAST_STEPS * resolution * np.ones_like(ordered)
     if np.isfinite(kernel.short):
         floor = np.minimum(floor, kernel.short * ordered)
-    width[order] = np.clip(half, kernel.least * ordered + floor, kernel.widest * ordered + floor)
+    width[order] = np.clip(half, LEAST * ordered + floor, kernel.widest * ordered + floor)
     return width
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from clustertwin.core.durations import DAY_S
 from clustertwin.core.errors import SettingsError, TraceError
 from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
+from clustertwin.workload.generators.job_limits import limit_is_run_time
 from clustertwin.workload.generators.private.daily_work import DailyWork
 from clustertwin.workload.generators.private.noisy_sums import NoisySums, secret_noise
 from clustertwin.workload.generators.private.privacy_budget import noise_multipliers, spent_epsilon
@@ -57,7 +58,8 @@ class Private:
         units = protected_units(jobs)
         _check_units(units)
         unit = counted_unit(jobs)
-        grid = PublicGrid(self.machine or stated_machine_size(jobs, unit), _has_limits(jobs), fine_sizes=True)
+        with_limits = bool(np.mean(jobs.request_s > 0) > 0.5) and not limit_is_run_time(jobs)
+        grid = PublicGrid(self.machine or stated_machine_size(jobs, unit), with_limits, fine_sizes=True)
         days = int(jobs.submit_s[-1] // DAY_S - jobs.submit_s[0] // DAY_S) + 1
         multipliers = noise_multipliers(queries(grid, self.public_load is not None), self.epsilon, self.delta)
         noise = secret_noise if self.noise_seed is None else np.random.default_rng(self.noise_seed).standard_normal
@@ -214,10 +216,6 @@ class FittedPrivate(Fitted):
         released: dict[str, Any] = {**arrays, **state.facts["released"]}
         return cls.of(PublicGrid(**state.facts["grid"]), ReleasedStatistics(classes=classes, **released),
                       PublicFacts(**state.facts["public"]), Guarantee(**guarantee))  # fmt: skip
-
-
-def _has_limits(jobs: Jobs) -> bool:
-    return bool(np.mean(jobs.request_s > 0) > 0.5 and np.mean(jobs.request_s == jobs.run_s) <= 0.5)
 
 
 def _check_units(units: ProtectedUnits) -> None:

@@ -76,6 +76,16 @@ class KindTable:
             machine=Machine(**self.facts["machine"]),
         )  # fmt: skip
 
+    def bounds(self, kind: Ints) -> Floats:
+        """(job, 3) the bounds of a run time, and the limit if it counts from there."""
+        limit_s, over = self.columns["request_s"][kind], self.columns["over"][kind] == REACHED_LIMIT
+        ran_0_s = self.columns["over"][kind] == RAN_0_S
+        least_s = np.where(over | ran_0_s, 0.0, self.facts["least_run_s"])
+        below_s = np.where(limit_s > 0, limit_s - self.facts["resolution_s"], np.inf)
+        below_s = np.minimum(below_s, self.facts.get("most_run_s", np.inf))  # older saved models lack it
+        most_s = np.where(over, self.facts["overrun_s"], np.where(ran_0_s, 0.0, np.maximum(below_s, least_s)))
+        return np.column_stack([least_s, most_s, np.where(over, limit_s, 0.0)])
+
 
 def common_rows(rows: NDArray[Any], place: Floats) -> Ints:
     """(row,) an index of a common row: a row's own, or for a rare one the nearest common row along `place`.

@@ -78,9 +78,9 @@ def _pick(share: Floats32, begin: int, end: int, uniform: float) -> int:
 
 @compiled
 def walk(
-    tables: SessionTables, entry: Ints, length: Ints, start_s: Floats, uniform: Floats, normal: Floats
+    tables: SessionTables, entry: Ints, length: Ints, uniform: Floats, normal: Floats
 ) -> tuple[Ints, Floats, Floats]:
-    """(state, time, normal score of the run time) of every job, session after session."""
+    """(state, seconds since its session began, normal score of the run time) of every job, session after session."""
     total = length.sum()
     states = np.empty(total, dtype=np.int64)
     time_s = np.empty(total)
@@ -92,7 +92,7 @@ def walk(
         which = entry[session]
         gaps = tables.gap_log[tables.entry_row[which]]
         at = _pick(tables.entry_share, tables.entry_at[which], tables.entry_at[which + 1], uniform[k])
-        state, now_s = tables.entry_state[at], start_s[session]
+        state, now_s = tables.entry_state[at], 0.0
         z, pause = normal[k, 0], normal[k, 1]
         for step in range(length[session]):
             if step:

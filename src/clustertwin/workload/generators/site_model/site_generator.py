@@ -1,7 +1,7 @@
 """The generator that learns a site: a log -> tables of users, sessions and weeks -> jobs of past or coming weeks.
 
 1. `job_kinds`: what users repeat. 2. `session_fit`: what follows what in a session. 3. `site_calendar`: who works when.
-4. `session_walk` draws the jobs of a week. 5. `level_forecast` and `population` continue the calendar.
+4. `week_draw` draws the jobs of a week. 5. `level_forecast` and `population` continue the calendar.
 
 A synthetic log passes through the learnt weeks: their sessions, mixed with those of the neighbouring weeks, are drawn
 anew, and the run times of a week follow its work. `future` draws weeks that have not happened yet.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,9 @@ from clustertwin.core.durations import DAY_S, WEEK_S
 from clustertwin.workload.generators.contract import Fitted, GeneratorState, check_log
 from clustertwin.workload.generators.crossover.sessions import session_starts
 from clustertwin.workload.generators.job_limits import limits
-from clustertwin.workload.generators.job_rows import on_clock
-from clustertwin.workload.generators.site_model.job_kinds import RAN_0_S, REACHED_LIMIT, KindTable
+from clustertwin.workload.generators.site_model.job_kinds import KindTable
 from clustertwin.workload.generators.site_model.population import FutureWeeks, SiteLevels, draw_weeks
-from clustertwin.workload.generators.site_model.queue_caution import CAUTIONS, USUAL, Caution, learn_caution
+from clustertwin.workload.generators.site_model.queue_caution import CAUTIONS, USUAL, learn_caution
 from clustertwin.workload.generators.site_model.session_fit import (
     CutLog,
     SortedJobs,
@@ -31,17 +30,15 @@ from clustertwin.workload.generators.site_model.session_fit import (
     length_classes,
     phases,
 )
-from clustertwin.workload.generators.site_model.session_walk import (
-    SessionTables,
-    WalkedJobs,
-    WorkTargets,
-    calm_starts,
-    choose_slots,
-    run_times,
-    separate,
-    walk,
-)
+from clustertwin.workload.generators.site_model.session_walk import SessionTables
 from clustertwin.workload.generators.site_model.site_calendar import SiteCalendar, SubmittedWork
+from clustertwin.workload.generators.site_model.week_draw import (
+    EntryMeans,
+    PlannedSessions,
+    WeekAim,
+    WeekDraw,
+    WeekJobs,
+)
 from clustertwin.workload.generators.superposition import concatenate
 from clustertwin.workload.generators.workload_change import ModelledLog, check_count, even_counts
 from clustertwin.workload.jobs import Jobs
@@ -57,72 +54,6 @@ MOST_TILT, HEAVIEST, TILTS = 2.0, 3.0, 20
 #: An array of thousands of jobs stays whole: in parts it would not arrive at once, and waits would be too short.
 MOST_SESSION_JOBS = 100_000
 SPARE = 1.01  # jobs drawn over those needed
-
-
-class EntryMeans(NamedTuple):
-    """(entry,) the sessions of each entry on average."""
-
-    length: NDArray[np.float32]  # jobs
-    work: NDArray[np.float32]
-    length_class: Ints
-
-
-class PlannedSessions(NamedTuple):
-    """The sessions of a week that is to be drawn."""
-
-    entry: Ints
-    user: Ints  # index in the calendar
-    code: Ints  # the user's code in the job table
-
-
-class WeekAim(NamedTuple):
-    """What the jobs of a week are to come close to. In a week of the log, the work of each day is known."""
-
-    sessions: Floats  # (slot,)
-    work: Floats  # (slot,)
-    days: int = 1  # the work is matched over this many days together
-    furthest: float = 1.0  # shift of run times, in normal scores
-    candidates: int = 4  # draws; the one whose work comes closest is kept
-    excess: float = 0.1  # share of work above the aim, before run times are shifted
-    caution: Caution = CAUTIONS[0]  # how carefully sessions avoid hours at which the machine is full
-
-    def targets(self, day: Ints) -> WorkTargets:
-        return WorkTargets(day // self.days, self.work.reshape(7 // self.days, -1).sum(axis=1), self.furthest)
-
-
-class _WalkedSessions(NamedTuple):
-    """Sessions before they have a date; the jobs of a session follow each other."""
-
-    length: Ints  # (session,)
-    states: Ints  # (job,)
-    after_s: Floats  # (job,) since the session began
-    score: Floats  # (job,) normal score of the run time
-    work: Floats  # (session,)
-    jobs: WalkedJobs
-
-    def take(self, kept: NDArray[np.bool_]) -> _WalkedSessions:
-        """The sessions of a mask."""
-        jobs = np.repeat(kept, self.length)
-        return _WalkedSessions(
-            self.length[kept],
-            self.states[jobs],
-            self.after_s[jobs],
-            self.score[jobs],
-            self.work[kept],
-            WalkedJobs(self.length[kept], self.after_s[jobs], self.jobs.size[jobs], self.jobs.run_s[jobs]),
-        )
-
-
-class _DrawnJobs(NamedTuple):
-    """Jobs before they become a table."""
-
-    submit_s: Floats
-    kind: Ints
-    user: Ints
-    run_s: Floats
-
-    def take(self, which: Any) -> _DrawnJobs:
-        return _DrawnJobs(*(column[which] for column in self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +189,7 @@ class FittedSiteModel(Fitted):
         # A log as long as the real one ends within one pass.
         factor = SPARE * n / expected if abs(n / expected - 1) < 0.05 else 1.0
         pass_s, drawn, due_jobs, due_work = 0.0, 0, 0.0, 0.0
-        waiting: list[_DrawnJobs] = []
+        waiting: list[WeekJobs] = []
         while drawn < n:
             due_jobs += factor * float(calendar.slot_jobs[week].sum())
             due_work += float(calendar.slot_work[week].sum())
@@ -271,7 +202,7 @@ class FittedSiteModel(Fitted):
             ready_s = pass_s + (float(calendar.start_s[0]) + week * WEEK_S if week else calendar.first_s)
             if sum(len(part.kind) for part in waiting) < min(BLOCK_JOBS, n - drawn):
                 continue
-            late = _DrawnJobs(*(np.concatenate(columns) for columns in zip(*waiting, strict=True)))
+            late = WeekJobs(*(np.concatenate(columns) for columns in zip(*waiting, strict=True)))
             late = late.take(np.argsort(late.submit_s, kind="stable"))
             due = int(np.searchsorted(late.submit_s, ready_s))
             waiting = [late.take(slice(due, None))]
@@ -281,13 +212,17 @@ class FittedSiteModel(Fitted):
                 yield replace(block, epoch_s=block.epoch_s + skip_s) if block.epoch_s else block
             drawn += len(ready.kind)
 
+    @property
+    def _week_draw(self) -> WeekDraw:
+        return WeekDraw(self.kinds, self.tables, self.calendar, self.entries, self.settings.pause_s)
+
     def _period_s(self) -> float:
         """The length of a pass: whole weeks of a long log, whole days of a short one."""
         span_s = self.calendar.end_s - self.calendar.first_s
         unit_s = WEEK_S if span_s >= 2 * WEEK_S else DAY_S
         return unit_s * max(1.0, float(np.round(span_s / unit_s)))
 
-    def _learnt_week(self, week: int, pass_s: float, due: tuple[float, float], rng: np.random.Generator) -> _DrawnJobs:
+    def _learnt_week(self, week: int, pass_s: float, due: tuple[float, float], rng: np.random.Generator) -> WeekJobs:
         """A week of the log, drawn again; `due` is about how many jobs and how much work it has."""
         calendar, beside = self.calendar, self.settings.neighbours
         low, high = np.searchsorted(calendar.row_week, [week - 1, week + 2])
@@ -300,8 +235,9 @@ class FittedSiteModel(Fitted):
         begin_s = float(calendar.start_s[0]) + week * WEEK_S
         work = calendar.slot_work[week].astype(np.float64)
         work *= np.clip(due[1] / max(float(work.sum()), 1e-9), 0.5, 1.5)
-        aim = WeekAim(calendar.slot_sessions[week].astype(np.float64), work, caution=self._caution())
-        drawn = self._draw(sessions, aim, begin_s, rng)
+        caution = CAUTIONS[USUAL if self.settings.caution is None else self.settings.caution]
+        aim = WeekAim(calendar.slot_sessions[week].astype(np.float64), work, caution=caution)
+        drawn = self._week_draw.jobs(sessions, aim, begin_s, rng)
         return drawn._replace(submit_s=np.maximum(drawn.submit_s, calendar.first_s) + pass_s)
 
     def _counts(self, entry: Ints, share: Floats, due: tuple[float, float], rng: np.random.Generator) -> Ints:
@@ -309,7 +245,7 @@ class FittedSiteModel(Fitted):
         length, work = self.entries.length[entry].astype(np.float64), self.entries.work[entry].astype(np.float64)
         return even_counts(tilted(share, length, work, due), length, rng)
 
-    def _future_week(self, coming: FutureWeeks, week: int, rng: np.random.Generator) -> _DrawnJobs:
+    def _future_week(self, coming: FutureWeeks, week: int, rng: np.random.Generator) -> WeekJobs:
         rows = slice(coming.row_at[week], coming.row_at[week + 1])
         counts = self._counts(
             coming.row_entry[rows], coming.row_sessions[rows], (coming.jobs[week], coming.work[week]), rng
@@ -319,87 +255,9 @@ class FittedSiteModel(Fitted):
         share = coming.slots[week] / max(float(coming.slots[week].sum()), 1e-9)
         begin_s = self.calendar.end_s + week * WEEK_S
         aim = WeekAim(coming.slots[week], coming.work[week] * share, 7, 2.5, 8, 0.25)
-        return self._draw(sessions, aim, begin_s, rng)
+        return self._week_draw.jobs(sessions, aim, begin_s, rng)
 
-    def _draw(self, sessions: PlannedSessions, aim: WeekAim, begin_s: float, rng: np.random.Generator) -> _DrawnJobs:
-        """The jobs of these sessions, in a week that begins at `begin_s`."""
-        work = aim.work
-        best = self._walked(sessions.entry, rng)
-        for _ in range(aim.candidates - 1):
-            other = self._walked(sessions.entry, rng)
-            if abs(other.work.sum() - work.sum()) < abs(best.work.sum() - work.sum()):
-                best = other
-        kept = _within(best.work, (1 + aim.excess) * float(work.sum()))
-        if not kept.all():
-            best, sessions = best.take(kept), PlannedSessions(*(column[kept] for column in sessions))
-        order = np.argsort(-best.work, kind="stable")
-        liking = self.calendar.liking(sessions.user)
-        slot = choose_slots(order, best.work, work, aim.sessions, liking, rng.random(len(order)))
-        start_s = begin_s + self._starts(best, sessions.user, slot, aim.caution, rng)
-        duration_s = best.after_s[np.cumsum(best.length) - 1] if len(order) else np.empty(0)
-        by_user = np.lexsort((start_s, sessions.code))
-        pause_s = self.settings.pause_s * rng.random(len(order))
-        start_s = separate(by_user, sessions.code, start_s, duration_s, pause_s)
-        submit_s = best.after_s + np.repeat(start_s, best.length)
-        order = np.argsort(submit_s, kind="stable")
-        submit_s, states, user = submit_s[order], best.states[order], np.repeat(sessions.code, best.length)[order]
-        kind = self.tables.state_kind[states]
-        size, bounds = self.kinds.columns["size"][kind], self._bounds(kind)
-        targets = aim.targets(np.clip(((submit_s - begin_s) // DAY_S).astype(np.int64), 0, 6))
-        run_s = run_times(self.tables, states, best.score[order], bounds, size, targets)
-        facts = self.kinds.facts
-        resolution_s = facts["resolution_s"]
-        submit_s = on_clock(submit_s, facts.get("clock_s", 1.0), facts.get("first_s", 0.0))
-        return _DrawnJobs(submit_s, kind, user, np.round(np.round(run_s / resolution_s) * resolution_s, 3))
-
-    def _caution(self) -> Caution:
-        return CAUTIONS[USUAL if self.settings.caution is None else self.settings.caution]
-
-    def _starts(
-        self, walked: _WalkedSessions, user: Ints, slot: Ints, caution: Caution, rng: np.random.Generator
-    ) -> Floats:
-        """(session,) seconds into the week. Users prefer hours at which the machine is not full."""
-        starts_s = [self.calendar.seconds(user, slot, uniform) for uniform in rng.random((caution.offers, len(user)))]
-        if caution.offers == 1:
-            return starts_s[0]
-        machine = float(self.kinds.facts["machine_size"])
-        order, offered = rng.permutation(len(user)), np.stack(starts_s, axis=1)
-        return calm_starts(order, offered, walked.jobs, machine, caution.passes, caution.whole_job)
-
-    def _walked(self, entry: Ints, rng: np.random.Generator) -> _WalkedSessions:
-        length = self._lengths(entry, rng)
-        jobs = int(length.sum())
-        states, after_s, score = walk(
-            self.tables, entry, length, np.zeros(len(entry)), rng.random(jobs), rng.standard_normal((jobs, 2))
-        )
-        kind = self.tables.state_kind[states]
-        size, free = self.kinds.columns["size"][kind], WorkTargets(np.zeros(jobs, dtype=np.int64), np.zeros(1), 0.0)
-        run_s = run_times(self.tables, states, score, self._bounds(kind), size, free)
-        work: Floats = np.bincount(np.repeat(np.arange(len(entry)), length), size * run_s, len(entry)).astype(
-            np.float64
-        )
-        return _WalkedSessions(length, states, after_s, score, work, WalkedJobs(length, after_s, size, run_s))
-
-    def _lengths(self, entry: Ints, rng: np.random.Generator) -> Ints:
-        """Jobs per session, within the class of the entry and with its mean."""
-        low = 2.0 ** self.entries.length_class[entry]
-        high = 2 * low - 1
-        mean = np.clip(self.entries.length[entry], low + 0.02 * (high - low), high - 0.02 * (high - low))
-        power = np.where(high > low, (high - mean) / np.maximum(mean - low, 1e-9), 1.0)
-        return np.round(low + (high - low) * rng.random(len(entry)) ** power).astype(np.int64)
-
-    def _bounds(self, kind: Ints) -> Floats:
-        """(job, 3) the bounds of a run time, and the limit if it counts from there."""
-        facts, columns = self.kinds.facts, self.kinds.columns
-        limit_s, over = columns["request_s"][kind], columns["over"][kind] == REACHED_LIMIT
-        ran_0_s = columns["over"][kind] == RAN_0_S
-        least_s = np.where(over | ran_0_s, 0.0, facts["least_run_s"])
-        below_s = np.where(limit_s > 0, limit_s - facts["resolution_s"], np.inf)
-        below_s = np.minimum(below_s, facts.get("most_run_s", np.inf))  # older saved models lack it
-        most_s = np.where(over, facts["overrun_s"], np.where(ran_0_s, 0.0, np.maximum(below_s, least_s)))
-        return np.column_stack([least_s, most_s, np.where(over, limit_s, 0.0)])
-
-    def _table(self, drawn: _DrawnJobs, before: int) -> Jobs:
+    def _table(self, drawn: WeekJobs, before: int) -> Jobs:
         return self.kinds.jobs(drawn.kind, drawn.user, drawn.submit_s, drawn.run_s, before)
 
 
@@ -422,16 +280,3 @@ def tilted(share: Floats, length: Floats, work: Floats, due: tuple[float, float]
         else:
             high = (low + high) / 2
     return rate
-
-
-def _within(work: Floats, most: float) -> NDArray[np.bool_]:
-    """Which sessions stay so that their work is about `most`; the heaviest leave first."""
-    kept = np.ones(len(work), dtype=bool)
-    excess = float(work.sum()) - most
-    for session in np.argsort(-work, kind="stable"):
-        if excess <= 0 or kept.sum() == 1:
-            break
-        if work[session] <= excess + most / 10:
-            kept[session] = False
-            excess -= float(work[session])
-    return kept

@@ -97,7 +97,7 @@ def step_all(batch, rank, actions, easy, bound_s, results):  # type: ignore[no-u
 class ScheduleBatch:
     """A batch of environments. The reward is minus the mean slowdown that was added since the last decision."""
 
-    def __init__(self, rules: SchedulingRules, envs: int = 32, length: int = 1024, max_jobs: int = 64) -> None:
+    def __init__(self, rules: SchedulingRules, envs: int, length: int, max_jobs: int) -> None:
         """Environments of `length` jobs each. An observation has up to `max_jobs` waiting jobs."""
         self.rules = rules
         most_running = min(length, rules.procs)

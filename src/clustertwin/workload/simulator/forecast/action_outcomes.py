@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.job_health import ClusterHealth, JobHealth
 from clustertwin.workload.jobs import COLUMNS, Jobs
-from clustertwin.workload.machine_size import Unit
 from clustertwin.workload.simulator.forecast.squeue import LiveQueue
 from clustertwin.workload.simulator.forecast.start_times import Scenario, draw_left_s, limit_fractions
 from clustertwin.workload.simulator.simulate_log import simulate
@@ -62,8 +61,6 @@ class ActionSettings:
     futures: int = 100
     releases_s: tuple[float, ...] = (2.0,)  # from the cancellation to the end of the job; each as likely
     overruns_s: tuple[float, ...] = (0.0,)  # how long a job runs beyond its limit; each as likely
-    checkpoint_s: float | None = None  # since the last checkpoint; None: since the start
-    unit: Unit = "cpus"
     known: ClusterHealth = ClusterHealth()  # of the other jobs
 
 
@@ -82,17 +79,13 @@ def predict_outcomes(
     nodes = max(int(queue.jobs.nodes[row]), 1)
     starts: dict[Choice, NDArray[np.float64]] = {
         choice: np.array(
-            [
-                _starts(queue, row, choice, jobs, scenario, settings, end_s)
-                for jobs, end_s in zip(futures, release_s, strict=True)
-            ]
+            [_starts(queue, row, choice, jobs, scenario, end_s) for jobs, end_s in zip(futures, release_s, strict=True)]
         )
         for choice in CHOICES
     }  # each (future, waiting job)
     occupied = {"leave": left_s, "cancel": np.minimum(left_s, release_s)}
     occupied |= {"requeue": occupied["cancel"], "drain": left_s}
-    since_s = queue.elapsed_s[row] if settings.checkpoint_s is None else settings.checkpoint_s
-    lost = float(since_s) * nodes / 3600
+    lost = float(queue.elapsed_s[row]) * nodes / 3600
     about = {
         "leave": "The job keeps its nodes until it ends or reaches its time limit.",
         "cancel": "The job ends. This cannot be undone; the owner submits the job again.",
@@ -183,7 +176,6 @@ def _starts(
     choice: Choice,
     jobs: Jobs,
     scenario: Scenario,
-    settings: ActionSettings,
     release_s: float,
 ) -> NDArray[np.float64]:
     """When each waiting job starts, in seconds from now; NaN for one that does not fit."""
@@ -195,9 +187,7 @@ def _starts(
             jobs = _appended(jobs, again, row, queue)
     elif choice == "drain":
         jobs = _with(jobs, row, DRAINED_S)
-    schedule = simulate(
-        jobs, scenario.procs, scenario.policy, scenario.backfill, unit=settings.unit, kill_at_limit=True
-    )
+    schedule = simulate(jobs, scenario.procs, scenario.policy, scenario.backfill, unit="cpus", kill_at_limit=True)
     start_of = dict(zip(schedule.jobs.id.tolist(), schedule.start_s.tolist(), strict=True))
     return np.array([start_of.get(int(id), np.nan) for id in queue.jobs.id[queue.running :]])
 

@@ -139,7 +139,7 @@ def forecast_queue(
     names = queue.names[queue.running :]
     wanted = LIKE if question.like is not None else question.job
     answers = [
-        _answer(name, k, (queue, moment, history), (distributions[k], past.scale if past else EXACT), question)
+        _answer(k, queue, moment, history, distributions[k], past.scale if past else EXACT, question)
         for k, name in enumerate(names)
         if wanted in ("", name)
     ]
@@ -147,14 +147,15 @@ def forecast_queue(
 
 
 def _answer(
-    name: str,
     k: int,
-    known: tuple[LiveQueue, QueueMoment, RunTimeHistory],
-    forecast: tuple[StartDistribution, IntervalScale],
+    queue: LiveQueue,
+    moment: QueueMoment,
+    history: RunTimeHistory,
+    starts: StartDistribution,
+    scale: IntervalScale,
     question: StartQuestion,
 ) -> StartAnswer:
-    queue, moment, history = known
-    starts, scale = forecast
+    """The answer about the waiting job `k`."""
     low_s, high_s = starts.interval_s(scale)
     row = queue.running + k
     count, level = recent_runs(
@@ -162,7 +163,7 @@ def _answer(
         np.zeros(KEPT),
     )  # fmt: skip
     return StartAnswer(
-        name, queue.jobs.names["user"][int(queue.jobs.user[row])], low_s, starts.quantile_s(0.5),
+        queue.names[row], queue.jobs.names["user"][int(queue.jobs.user[row])], low_s, starts.quantile_s(0.5),
         high_s, starts.likeliest_s(), starts.by_limits_s, question.within_s,
         starts.probability(question.within_s), len(starts.samples_s), LEVELS[level] if count else "its limit",
     )  # fmt: skip

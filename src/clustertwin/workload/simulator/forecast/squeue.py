@@ -6,13 +6,14 @@ import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.core.errors import InputError, SourceError
-from clustertwin.core.foreign_files import read_output
+from clustertwin.core.foreign_files import read_output, read_text
 from clustertwin.core.formatting import visible
 from clustertwin.workload.formats.parsing.slurm_fields import parse_duration
 from clustertwin.workload.jobs import Jobs
@@ -76,6 +77,11 @@ def read_squeue(command: tuple[str, ...] = COMMAND) -> str:
         reason = visible(" ".join(done.stderr[:500].decode("utf-8", "replace").split()))
         raise SourceError(f"{command[0]} failed: {reason or f'exit code {done.returncode}'}")
     return done.stdout.decode("utf-8", "replace")  # what users write may have any bytes
+
+
+def live_queue(path: Path | None) -> LiveQueue:
+    """The queue in a file with squeue's output, or without one the queue of this machine now."""
+    return parse_squeue(read_squeue()) if path is None else parse_squeue(read_text(path), str(path))
 
 
 def parse_squeue(text: str, name: str = "squeue") -> LiveQueue:

@@ -68,11 +68,10 @@ class StartDistribution:
         """Part of the futures in which the job starts within this time."""
         return float((self.samples_s <= within_s).mean())
 
-    def likeliest_s(self, width_s: float = 120.0) -> float:
-        """The middle of the interval of this width that holds the most futures."""
-        counts = np.searchsorted(self.samples_s, self.samples_s + width_s, side="right") - np.arange(
-            len(self.samples_s)
-        )
+    def likeliest_s(self) -> float:
+        """The middle of the two minutes that hold the most futures."""
+        ends = np.searchsorted(self.samples_s, self.samples_s + 120.0, side="right")
+        counts = ends - np.arange(len(self.samples_s))
         first = int(counts.argmax())
         held = self.samples_s[first : first + int(counts[first])]
         return float(np.median(held))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from clustertwin.core.durations import WEEK_S
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.interval_scale import DEFAULT_SCALE, IntervalScale, ScaleLearner
+from clustertwin.workload.crps import crps
 from clustertwin.workload.jobs import Jobs
 from clustertwin.workload.run_times.run_time_history import new_history, remember
 from clustertwin.workload.simulator.admission import admit
@@ -170,18 +171,7 @@ def score_answers(answers: list[Answer], scales: list[IntervalScale] | None = No
         float(np.mean(inside)) if waited else 0.0,
         float(np.mean(between)) if waited else 0.0,
         float(np.median([high_s - low_s for low_s, high_s in intervals_s])) if waited else 0.0,
-        float(np.mean([crps_s(a.distribution.samples_s, a.wait_s) for a in waited])) if waited else 0.0,
+        float(np.mean([crps(a.distribution.samples_s, a.wait_s) for a in waited])) if waited else 0.0,
         float(np.mean([abs(a.distribution.by_limits_s - a.wait_s) for a in waited])) if waited else 0.0,
-        float(np.mean([crps_s(np.sort(waits_s), wait_s) for wait_s in waits_s])) if waited else 0.0,
+        float(np.mean([crps(waits_s, wait_s) for wait_s in waits_s])) if waited else 0.0,
     )  # fmt: skip
-
-
-def crps_s(samples_s: Floats, truth_s: float) -> float:
-    """The continuous ranked probability score of sorted samples: 0 is perfect, a point forecast's is its error.
-
-    >>> crps_s(np.array([0.0, 10.0]), 0.0)
-    2.5
-    """
-    n = len(samples_s)
-    spread = float(((2 * np.arange(1, n + 1) - n - 1) * samples_s).sum()) / n**2
-    return float(np.abs(samples_s - truth_s).mean()) - spread
