@@ -118,6 +118,22 @@ def test_a_frozen_home_skips_the_night(make_context):
 
 
 @pytest.mark.slow
+def test_a_night_does_not_promote_after_a_person_has_frozen_learning(make_context):
+    context, day = make_context(2)
+
+    def freeze(place):
+        if place == "after judge":
+            learning_state.freeze(context.home, "benchmarks")
+
+    night = run_night(replace(context, crash_point=freeze), day)
+    assert (night.outcome, night.because) == ("skipped", "frozen: benchmarks")
+    assert champion_store.read_champion(context.home).version == night.champion
+    assert not list((context.home / "rehearsal").glob("*"))
+    learning_state.resume(context.home)
+    assert run_night(context, day).outcome == "promoted"
+
+
+@pytest.mark.slow
 def test_a_skipped_day_can_be_run_again(make_context):
     context, day = make_context(2, archive=MemoryArchive([]))
     night = run_night(context, day)
@@ -189,6 +205,26 @@ def test_a_person_who_promotes_during_the_night_outranks_it(make_context, make_d
             champion_store.promote(context.home, by_hand, next_fence(context.home), "by hand", 0.0)
 
     night = run_night(replace(context, crash_point=promote_by_hand), day)
+    assert night.outcome == "kept"
+    assert "fencing token" in night.because
+    assert champion_store.load_champion(context.home).version == by_hand
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed_at", ["noted begin", "noted judge"])
+def test_a_person_who_promotes_before_a_killed_night_is_resumed_outranks_it(make_context, make_detector, killed_at):
+    """The resumed night took a new token, and replaced what the person had chosen since it began."""
+    context, day = make_context(2)
+    by_hand = version_store.add_version(context.home, make_detector(1), {})
+
+    def killed(place):
+        if place == killed_at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_night(replace(context, crash_point=killed), day)
+    champion_store.promote(context.home, by_hand, next_fence(context.home), "by hand", 0.0)
+    night = run_night(context, day)
     assert night.outcome == "kept"
     assert "fencing token" in night.because
     assert champion_store.load_champion(context.home).version == by_hand

@@ -61,9 +61,12 @@ _BASELINES = 2  # earlier champions that are measured again
 
 
 def begin(run: NightRun, champion: str, verdicts: Sequence[VettedSpan]) -> Document:
-    """Store what the night starts from: a repeated run uses the same champion and the same verdicts."""
+    """Store what the night starts from: a repeated run uses the same champion, verdicts and fencing token.
+
+    The token is that of the beginning, so that whatever a person decides after it outranks this night.
+    """
     spans = [asdict(span) for span in verdicts]
-    return {"champion": champion, "start_s": run.day.start_s, "end_s": run.day.end_s, "said": spans}
+    return {"champion": champion, "start_s": run.day.start_s, "end_s": run.day.end_s, "said": spans, "fence": run.fence}
 
 
 def gather(run: NightRun, verdicts: Sequence[VettedSpan]) -> Document:
@@ -174,7 +177,7 @@ def judge(run: NightRun, champion: Detector, trained: Sequence[str], verdicts: S
     }
 
 
-def choose(run: NightRun, contestants: Sequence[Contestant], baselines: Sequence[Contestant]) -> Document:
+def choose(run: NightRun, contestants: Sequence[Contestant], baselines: Sequence[Contestant], fence: int) -> Document:
     """Decide the duel. `best` is the challenger to store first: the winner, else the one that is worth most."""
     champion, challengers, rule = contestants[0], contestants[1:], run.settings.rule
     choice = decide(champion, challengers, rule, baselines)
@@ -187,8 +190,7 @@ def choose(run: NightRun, contestants: Sequence[Contestant], baselines: Sequence
         if contestant.name == best or (current.name != best and contestant.worth(rule) > current.worth(rule)):
             of_architecture[_architecture(contestant.name)] = contestant
     others = [contestant.name for contestant in of_architecture.values() if contestant.name != best]
-    # The token of the decision, not of a later run that carries it out: a person may have decided in between.
-    return {"choice": asdict(choice), "best": best, "others": others, "fence": run.fence}
+    return {"choice": asdict(choice), "best": best, "others": others, "fence": fence}
 
 
 def enter(

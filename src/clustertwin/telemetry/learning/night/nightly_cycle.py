@@ -92,7 +92,8 @@ def _run_steps(run: NightRun) -> NightResult:
     notes += judged["notes"]
     contestants = [_contestant(row) for row in judged["contestants"]]
     baselines = [_contestant(row) for row in judged["baselines"]]
-    chosen = once("choose", lambda: night_steps.choose(run, contestants, baselines))
+    fence = begun.get("fence", run.fence)  # an older release did not store it
+    chosen = once("choose", lambda: night_steps.choose(run, contestants, baselines, fence))
     decision = DuelDecision(**chosen["choice"])
     result = NightResult(
         run.day.name,
@@ -105,6 +106,9 @@ def _run_steps(run: NightRun) -> NightResult:
         notes=notes,
     )
 
+    # Training takes long: a person may have frozen learning since the night began.
+    if not run.journal.has("promote") and (stopped := _learning_is_off(run)):
+        return NightResult(run.day.name, "skipped", stopped, champion.version, notes=notes)
     stored = {}
     if chosen["best"]:
         stored = once("enter", lambda: night_steps.enter(run, chosen, result, census, plan, verdicts))

@@ -54,6 +54,10 @@ class StepJournal:
         reread: dict[str, Any] = json.loads(text)["result"]
         return reread
 
+    def has(self, step: str) -> bool:
+        """Whether a step is done."""
+        return (self.directory / f"{step}.json").exists()
+
     def clear(self) -> None:
         shutil.rmtree(self.directory)
         files.make_directory(self.directory)
