@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
 import sqlite3
 import stat
 import tarfile
@@ -12,13 +13,17 @@ import threading
 import time
 import tracemalloc
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from tests.service.conftest import campaign
 from typer.testing import CliRunner
 
 from clustertwin.cli.backup import backup_app, restore_app
+from clustertwin.core import files
 from clustertwin.core.errors import InputError, OutputError, SettingsError
+from clustertwin.service.serving import _exclusive
 from clustertwin.service.store import backup
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.home_format import HomeFormatError, create_home
@@ -328,6 +333,87 @@ def test_a_home_may_be_a_link_to_an_empty_directory(home: Path, tmp_path: Path):
     (tmp_path / "linked").symlink_to(tmp_path / "disk")
     backup.restore(tmp_path / "b.tar", tmp_path / "linked")
     assert (tmp_path / "disk" / "champion.json").is_file()
+
+
+def test_a_directory_that_cannot_be_listed_is_named(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A model that root had made was left out in silence, and the backup had no champion."""
+    (home / "models" / "of-root").mkdir()
+    scandir = os.scandir
+
+    def refusing(path: str) -> Any:
+        if str(path).endswith("of-root"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(InputError, match="of-root: cannot be backed up: Permission denied"):
+        backup.back_up(home, tmp_path / "b.tar")
+    assert not (tmp_path / "b.tar").exists()
+
+
+def test_an_empty_directory_is_filled_and_stays_the_same(home: Path, tmp_path: Path):
+    """It may be a mounted disk, such as the volume of a container, which cannot be replaced."""
+    backup.back_up(home, tmp_path / "b.tar")
+    volume = tmp_path / "volume"
+    (volume / "lost+found").mkdir(parents=True)
+    inode = volume.stat().st_ino
+    backup.restore(tmp_path / "b.tar", volume)
+    assert volume.stat().st_ino == inode
+    restored = {path.name for path in volume.iterdir()}
+    assert restored == {"lost+found", "service.lock", "format.json", "champion.json", "models", "state.sqlite"}
+
+
+def test_a_restore_that_was_killed_can_be_repeated(home: Path, tmp_path: Path):
+    backup.back_up(home, tmp_path / "b.tar")
+    (tmp_path / "volume" / ".restore.x.new" / "draft").mkdir(parents=True)
+    backup.restore(tmp_path / "b.tar", tmp_path / "volume")
+    assert (tmp_path / "volume" / "champion.json").is_file()
+    assert not list((tmp_path / "volume").glob(".restore*"))
+
+
+@pytest.mark.forks
+def test_a_home_whose_restore_was_killed_is_not_used(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It would have no tokens, and so be open to all local users."""
+    backup.back_up(home, tmp_path / "b.tar")
+    (tmp_path / "volume").mkdir()
+
+    def killed(path: Path, target: Path) -> None:
+        if target.name == "state.sqlite":
+            os._exit(9)
+        move(path, target)
+
+    move = files.move
+    monkeypatch.setattr(files, "move", killed)
+    child = os.fork()
+    if child == 0:
+        backup.restore(tmp_path / "b.tar", tmp_path / "volume")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert (tmp_path / "volume" / "models").is_dir()
+    assert not (tmp_path / "volume" / "state.sqlite").exists()
+    with pytest.raises(SettingsError, match="a restore of this home did not end"):
+        create_home(tmp_path / "volume")
+
+
+def test_a_directory_of_a_service_that_starts_is_not_filled(home: Path, tmp_path: Path):
+    backup.back_up(home, tmp_path / "b.tar")
+    (tmp_path / "volume").mkdir()
+    with _exclusive(tmp_path / "volume"), pytest.raises(OutputError, match="a service or another restore"):
+        backup.restore(tmp_path / "b.tar", tmp_path / "volume")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+def test_root_restores_a_home_for_the_owner_of_the_directory(home: Path, tmp_path: Path):
+    """The service could not open files of root."""
+    backup.back_up(home, tmp_path / "b.tar")
+    with TemporaryDirectory(dir="/var/tmp") as open_to_all:
+        volume = Path(open_to_all) / "volume"
+        volume.mkdir()
+        Path(open_to_all).chmod(0o711)
+        os.chown(volume, 65534, 65534)
+        backup.restore(tmp_path / "b.tar", volume)
+        assert {path.lstat().st_uid for path in volume.rglob("*")} == {65534}
+    assert os.geteuid() == 0
 
 
 def test_a_format_that_is_no_number_restores_nothing(home: Path, tmp_path: Path):
