@@ -11,9 +11,12 @@ from clustertwin.core.errors import SourceError
 from clustertwin.telemetry.learning.champions import champion_store, learning_state, registry_spool, version_store
 from clustertwin.telemetry.learning.champions.fencing_lock import Busy, next_fence, retrainer_lock
 from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
+from clustertwin.telemetry.learning.night import nightly_cycle
 from clustertwin.telemetry.learning.night.calendar_day import DayLimits
 from clustertwin.telemetry.learning.night.day_census import DayCensus
+from clustertwin.telemetry.learning.night.night_run import NightRun
 from clustertwin.telemetry.learning.night.nightly_cycle import run_night
+from clustertwin.telemetry.learning.night.step_journal import StepJournal
 from clustertwin.telemetry.learning.night.verdicts import VettedSpan
 from clustertwin.telemetry.recording.trace_archive import MemoryArchive
 
@@ -282,6 +285,26 @@ def test_every_architecture_is_registered_and_losers_are_removed_with_their_nigh
     remaining = {version.version for version in version_store.versions(context.home)}
     assert loser.version not in remaining
     assert {night.before, night.champion} <= remaining
+
+
+@pytest.mark.slow
+def test_a_loser_that_a_person_promotes_while_old_nights_are_removed_stays(make_context, monkeypatch):
+    """champion.json named a version that was deleted."""
+    settings = replace(QUICK, architectures=("linear", "patch"), keep_nights=1)
+    context, day = make_context(2, settings=settings)
+    night = run_night(context, day)
+    (loser,) = {v.version for v in version_store.versions(context.home)} - {night.before, night.champion}
+    versions = version_store.versions
+
+    def promoted_after_the_list(home):
+        stored = versions(home)
+        champion_store.promote(context.home, loser, next_fence(context.home), "by hand", 0.0)
+        return stored
+
+    monkeypatch.setattr(nightly_cycle.version_store, "versions", promoted_after_the_list)
+    run = NightRun(context, day, 9, StepJournal(context.home / "nights" / day.name))
+    nightly_cycle._remove_old_versions(run, {day.name})
+    assert champion_store.load_champion(context.home).version == loser
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clustertwin.core.errors import TwinError
 from clustertwin.service.live.beside.night_runner import BEGUN, ENDED, LOG, log_tail
-from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.live.snapshot import SET_BACK_S, ServiceState
 from clustertwin.telemetry.learning.champions.fencing_lock import Busy
 from clustertwin.telemetry.learning.champions.learning_state import read_state
 
@@ -64,7 +64,8 @@ def _failed(home: Path, ended_s: float) -> str:
     """The last night, if it failed and no later night has ended."""
     log = home / LOG
     try:
-        if log.stat().st_mtime <= ended_s:
+        # An end in the future is from before the clock was set back, and would hide all failures until then.
+        if log.stat().st_mtime <= ended_s <= time.time() + SET_BACK_S:
             return ""
         return parse_log(log_tail(log, _TAIL_BYTES))
     except OSError:

@@ -184,9 +184,10 @@ def _remove_old_files(run: NightRun) -> None:
 
 def _remove_old_versions(run: NightRun, nights: Collection[str]) -> None:
     """Remove the versions of these nights that were never the best of their night and never served."""
-    serving = champion_store.read_champion(run.home)
-    served = {serving.version, serving.base, *serving.before} if serving else set()
-    for version in version_store.versions(run.home) if nights else ():
-        is_best = version.lineage.get("best", True)  # a version of an older home is the best of its night
-        if version.lineage.get("night") in nights and not is_best and version.version not in served:
-            shutil.rmtree(version.directory, ignore_errors=True)
+    stored = version_store.versions(run.home) if nights else ()
+    # A version of an older home is the best of its night.
+    losers = [v for v in stored if v.lineage.get("night") in nights and not v.lineage.get("best", True)]
+    for version in losers:
+        with champion_store.unchanged(run.home) as serving:  # a person may promote one of them meanwhile
+            if not serving or version.version not in (serving.version, serving.base, *serving.before):
+                shutil.rmtree(version.directory, ignore_errors=True)
