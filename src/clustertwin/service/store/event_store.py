@@ -171,7 +171,8 @@ class Store:
             for event_id in dict.fromkeys(ids):
                 current = _read_verdict(connection, event_id)
                 last = connection.execute(
-                    "SELECT who, before FROM audit WHERE subject = ? AND action IN ('vet', 'undo') ORDER BY id DESC LIMIT 1",
+                    "SELECT who, before FROM audit WHERE subject = ? AND action IN ('vet', 'undo')"
+                    " ORDER BY id DESC LIMIT 1",
                     (event_id,),
                 ).fetchone()
                 if last is None:
