@@ -14,6 +14,7 @@ import time
 import tracemalloc
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -349,6 +350,29 @@ def test_a_directory_that_cannot_be_listed_is_named(home: Path, tmp_path: Path, 
     with pytest.raises(InputError, match="of-root: cannot be backed up: Permission denied"):
         backup.back_up(home, tmp_path / "b.tar")
     assert not (tmp_path / "b.tar").exists()
+
+
+def test_a_home_on_a_disk_that_became_read_only_is_backed_up(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """SQLite opens no database there: it cannot make its lock file."""
+    for name in ("state.sqlite", "state.sqlite-wal"):  # as a killed service leaves them
+        (tmp_path / name).write_bytes((home / name).read_bytes())
+    disk = create_home(tmp_path / "disk")
+    for name in ("state.sqlite", "state.sqlite-wal"):
+        (tmp_path / name).rename(disk / name)
+    opened = sqlite3.connect
+
+    def refusing(path: str, **options: Any) -> sqlite3.Connection:
+        if str(disk) in str(path):
+            raise sqlite3.OperationalError("unable to open database file")
+        return opened(path, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", refusing)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
+    backup.back_up(disk, tmp_path / "b.tar")
+    backup.restore(tmp_path / "b.tar", tmp_path / "other")
+    assert [holder.name for holder in Tokens(Store(tmp_path / "other/state.sqlite").database).all()] == ["alice"]
 
 
 def test_an_empty_directory_is_filled_and_stays_the_same(home: Path, tmp_path: Path):

@@ -241,9 +241,19 @@ def _add(archive: tarfile.TarFile, name: str, path: Path) -> Member:
             return _add_stream(archive, name, content, path.stat().st_mode)
     with tempfile.TemporaryDirectory(prefix="twin-backup-") as scratch:
         copy = Path(scratch) / "copy.sqlite"
+        if os.statvfs(path).f_flag & os.ST_RDONLY:  # SQLite cannot open it there, and nobody writes to it
+            path = _with_log(path, Path(scratch))
         _copy_database(path, copy)
         with copy.open("rb") as content:
             return _add_stream(archive, name, content, 0o600)
+
+
+def _with_log(path: Path, scratch: Path) -> Path:
+    """A copy of a database with the log that has its last transactions."""
+    for suffix in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            shutil.copyfile(f"{path}{suffix}", scratch / f"source.sqlite{suffix}")
+    return scratch / "source.sqlite"
 
 
 def _copy_database(path: Path, copy: Path) -> None:
