@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from clustertwin.core.errors import InputError
+from clustertwin.core.errors import InputError, OutputError
 from clustertwin.service.store.database import Database
 from clustertwin.service.store.tokens import Tokens
 
@@ -48,4 +50,14 @@ def test_a_token_of_a_replaced_database_opens_nothing(tmp_path: Path) -> None:
     replaced(database.path)
     with pytest.raises(InputError, match="moved, deleted or replaced"):
         Tokens(database, clock=lambda: 2.0).holder(token)
+    database.close()
+
+
+def test_a_full_disk_is_named_where_sqlite_calls_it_an_error_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(tmp_path / "state.sqlite")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    with pytest.raises(OutputError, match="disk I/O error; the disk is full; data"), database.transaction():
+        raise sqlite3.OperationalError("disk I/O error")
     database.close()

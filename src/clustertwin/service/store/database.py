@@ -9,6 +9,7 @@ was moved away, deleted or replaced, nothing is read or written any more: SQLite
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -112,6 +113,7 @@ _SCHEMA_8 = "CREATE INDEX events_by_places ON events (places);"
 SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5, _SCHEMA_6, _SCHEMA_7, _SCHEMA_8)
 #: The version of the schema, stored as SQLite's user_version.
 VERSION = len(SCHEMAS)
+_LEAST_FREE_BYTES = 64 << 10
 #: SQLite's errors that mean a damaged file: not a database, corrupt, or a table that has gone.
 _DAMAGED = ("not a database", "malformed", "no such table", "no such column", "Could not decode")
 
@@ -206,13 +208,22 @@ class Database:
             # A write that fails can mean a bad disk or a full one; a read that fails means that data is missing.
             if any(text in str(error) for text in _DAMAGED) or (reading and "disk I/O error" in str(error)):
                 raise self._damaged(error) from error
-            raise OutputError(f"{self.path}: {error}; data written earlier is intact") from error
+            reason = f"{error}; the disk is full" if _is_full(self.path) else error
+            raise OutputError(f"{self.path}: {reason}; data written earlier is intact") from error
 
     def _damaged(self, reason: object) -> InputError:
         return InputError(
             self.path,
             f"the database is damaged: {reason}; restore a copy, or move the file away to start with an empty one",
         )
+
+
+def _is_full(path: Path) -> bool:
+    """Whether there is less room than SQLite needs to open a database. It calls that a disk I/O error."""
+    try:
+        return shutil.disk_usage(path.parent).free < _LEAST_FREE_BYTES
+    except OSError:
+        return False
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
