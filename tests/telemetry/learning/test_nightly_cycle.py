@@ -1,13 +1,14 @@
 """A night from end to end: outcomes, lineage, skipped days, damaged files, and a registry that is down."""
 
 import json
+import shutil
 from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from tests.telemetry.learning.conftest import QUICK, small_day
 
-from clustertwin.core.errors import SourceError
+from clustertwin.core.errors import OutputError, SourceError
 from clustertwin.telemetry.learning.champions import champion_store, learning_state, registry_spool, version_store
 from clustertwin.telemetry.learning.champions.fencing_lock import Busy, next_fence, retrainer_lock
 from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
@@ -231,6 +232,24 @@ def test_a_person_who_promotes_before_a_killed_night_is_resumed_outranks_it(make
     assert night.outcome == "kept"
     assert "fencing token" in night.because
     assert champion_store.load_champion(context.home).version == by_hand
+
+
+@pytest.mark.slow
+def test_a_night_changes_nothing_in_a_home_that_was_restored_while_it_ran(make_context, tmp_path):
+    """It promoted its winner in the restored home, whose lock it does not hold."""
+    context, day = make_context(2, home=tmp_path / "home")
+    restored = tmp_path / "restored"
+
+    def restore(place):
+        if place == "before promote":
+            shutil.copytree(context.home, restored)
+            context.home.rename(tmp_path / "old")
+            restored.rename(context.home)
+
+    before = champion_store.read_champion(context.home)
+    with pytest.raises(OutputError, match="restored while this night ran; the night ends before promote"):
+        run_night(replace(context, crash_point=restore), day)
+    assert champion_store.read_champion(context.home) == before
 
 
 def test_two_retrainers_never_run_at_once(make_context):
