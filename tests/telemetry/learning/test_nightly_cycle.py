@@ -180,6 +180,17 @@ def test_an_unfit_day_is_skipped_with_its_reason_and_the_champion_stays(
     assert night.champion == champion_store.load_champion(tmp_path).version == serving
 
 
+@pytest.mark.slow
+def test_a_site_whose_nodes_were_replaced_learns_again_after_three_nights(make_context, make_detector, tmp_path):
+    """The nodes of the champion's own night were missing on every night, so no other champion could follow."""
+    census = DayCensus(0, 1, {"old1": 1.0, "old2": 1.0}, 32, 9000)
+    serving = version_store.add_version(tmp_path, make_detector(0), {"census": asdict(census)})
+    champion_store.promote(tmp_path, serving, 0, "first", 0.0)
+    nights = [run_night(*make_context(number, settings=replace(QUICK, limits=STRICT))) for number in range(2, 6)]
+    assert [night.outcome for night in nights] == ["skipped", "skipped", "skipped", "promoted"]
+    assert "2 of 2 nodes are missing" in nights[2].because
+
+
 @pytest.mark.medium
 def test_a_day_that_is_too_short_is_skipped_with_the_needed_length(make_context):
     context, day = make_context(2, settings=replace(QUICK, limits=DayLimits(thread_hours=1e6)))
