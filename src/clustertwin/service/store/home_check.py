@@ -336,7 +336,8 @@ def _damaged_arrays(home: _Home, directory: Path, description: layout.RecordingD
             if layout.read_origin(path) is None and numbers:
                 raise InputError(path, f"it has chunks and no {layout.DOCUMENT}")
         except TwinError as error:
-            yield home.moved(path, str(error), "its seconds are unknown now")
+            if path.exists():  # a service that runs may have dropped the node
+                yield home.moved(path, str(error), "its seconds are unknown now")
             continue
         for number in numbers:
             chunk = path / layout.chunk_name(number)
@@ -344,8 +345,11 @@ def _damaged_arrays(home: _Home, directory: Path, description: layout.RecordingD
                 chunks.read(chunk, array.shape)
             except TwinError as error:
                 yield home.moved(chunk, str(error), "its seconds are unknown now")
-    owned = {array.directory for array in arrays}
-    for path in sorted(directory.iterdir()):
+    present = sorted(directory.iterdir())
+    if home.in_use:  # nodes may have come since; the document names them before they have a directory
+        description = layout.read_group(directory)
+    owned = {array.directory for node in description.nodes for array in description.arrays(node)}
+    for path in present:
         if path.is_dir() and path.name not in owned:
             yield home.moved(path, f"no node of {directory.name}/{layout.DOCUMENT} owns it")
 
