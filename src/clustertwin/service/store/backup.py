@@ -200,7 +200,8 @@ def _in_order(home: Path, recording: bool) -> Iterator[Path]:
         if place == home:
             names = [name for name in names if name not in _FIRST]
             if not recording:
-                folders[:] = [name for name in folders if name != RECORDING]
+                # recording-1 is one that the service has moved aside.
+                folders[:] = [name for name in folders if name != RECORDING and not name.startswith(f"{RECORDING}-")]
         for name in sorted(folders):
             if (place / name).is_symlink() and not _is_new_tree((place / name).resolve(), trees):
                 folders.remove(name)
