@@ -343,11 +343,14 @@ def test_a_directory_that_cannot_be_listed_is_named(home: Path, tmp_path: Path, 
     scandir = os.scandir
 
     def refusing(path: str) -> Any:
-        if str(path).endswith("of-root"):
+        if str(path).endswith(("of-root", "lost+found")):
             raise PermissionError(13, "Permission denied", str(path))
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
+    (home / "models" / "of-root").rename(home / "lost+found")
+    assert backup.back_up(home, tmp_path / "disk.tar").left_out == ()  # the root of a disk, which nobody else lists
+    (home / "lost+found").rename(home / "models" / "of-root")
     with pytest.raises(InputError, match="of-root: cannot be backed up: Permission denied"):
         backup.back_up(home, tmp_path / "b.tar")
     assert not (tmp_path / "b.tar").exists()

@@ -34,14 +34,14 @@ from urllib.parse import quote
 from clustertwin import __version__
 from clustertwin.core import files
 from clustertwin.core.errors import InputError, OutputError, SettingsError
-from clustertwin.service.store.home_format import RESTORING, open_home
+from clustertwin.service.store.home_format import OF_DISK, RESTORING, open_home
 
 MANIFEST = "MANIFEST.json"
 RECORDING = "recording"
 _FIRST = ("format.json", "champion.json", "learning.json")
 _JOURNAL = "journal"
 #: What an empty home may hold, beside the rest of a killed restore.
-_EMPTY = ("service.lock", "lost+found")
+_EMPTY = ("service.lock", OF_DISK)
 #: These parts make a directory a home, so they are moved last.
 _LAST = ("learning.json", "champion.json", "state.sqlite", "format.json")
 _SQLITE_MAGIC = b"SQLite format 3\0"
@@ -153,7 +153,9 @@ def _reserved(home: Path) -> Iterator[None]:
 
 
 def _refuse_contents(home: Path) -> None:
-    if any(path.name not in _EMPTY and not path.name.startswith(RESTORING) for path in home.iterdir()):
+    with files.reporting(home):
+        names = [path.name for path in home.iterdir() if path.name not in _EMPTY]
+    if any(not name.startswith(RESTORING) for name in names):
         raise OutputError(f"{home} already exists and is not empty; restore to another home, or move this one away")
 
 
@@ -199,9 +201,7 @@ def _in_order(home: Path, recording: bool) -> Iterator[Path]:
         place = Path(directory)
         if place == home:
             names = [name for name in names if name not in _FIRST]
-            if not recording:
-                # recording-1 is one that the service has moved aside.
-                folders[:] = [name for name in folders if name != RECORDING and not name.startswith(f"{RECORDING}-")]
+            folders[:] = [name for name in folders if name != OF_DISK and (recording or not _is_recording(name))]
         for name in sorted(folders):
             if (place / name).is_symlink() and not _is_new_tree((place / name).resolve(), trees):
                 folders.remove(name)
@@ -212,6 +212,11 @@ def _in_order(home: Path, recording: bool) -> Iterator[Path]:
             if _is_left_out(path) or (path.exists() and not path.is_file()):
                 continue
             yield path
+
+
+def _is_recording(name: str) -> bool:
+    """Whether a directory of a home is its recording, or one that the service has moved aside, as recording-1."""
+    return name == RECORDING or name.startswith(f"{RECORDING}-")
 
 
 def _unlisted(error: OSError) -> None:

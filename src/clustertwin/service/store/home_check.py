@@ -23,7 +23,7 @@ from clustertwin.core.errors import InputError, OutputError, SettingsError, Twin
 from clustertwin.core.foreign_files import parse_json, read_regular
 from clustertwin.core.formatting import counted, listed, visible
 from clustertwin.service.store import database_rescue
-from clustertwin.service.store.home_format import ASIDE, HomeFormatError, create_home, open_home
+from clustertwin.service.store.home_format import ASIDE, OF_DISK, HomeFormatError, create_home, open_home
 from clustertwin.service.store.home_format import FILE as FORMAT
 from clustertwin.service.store.program_tables import FILE as PROGRAMS
 from clustertwin.service.store.program_tables import read_tables
@@ -81,6 +81,8 @@ class _Home:
     def tree(self, folder: str = "") -> Iterator[Path]:
         """Everything below a folder. A running service deletes some of it meanwhile, so `rglob` would raise."""
         for directory, folders, names in os.walk(self.path / folder):
+            if Path(directory) == self.path and OF_DISK in folders:
+                folders.remove(OF_DISK)
             yield from (Path(directory, name) for name in (*folders, *names))
 
     def finding(self, path: Path, detail: str, repair: Callable[[], str] | None = None) -> HomeFinding:
@@ -432,6 +434,6 @@ def _champion(home: _Home) -> Iterator[HomeFinding]:
 
 def _unknown(home: _Home) -> Iterator[HomeFinding]:
     names = sorted(path.name for path in home.path.iterdir())
-    foreign = [name for name in names if name not in KNOWN and not name.startswith(("recording", "."))]
+    foreign = [name for name in names if name not in (*KNOWN, OF_DISK) and not name.startswith(("recording", "."))]
     if foreign:
         yield HomeFinding("other files", True, f"not of clustertwin, left as they are: {', '.join(foreign[:5])}")

@@ -26,6 +26,7 @@ from clustertwin.core.foreign_files import parse_json, read_regular
 DEFAULT_HOME = "~/.local/share/clustertwin"
 FILE = "format.json"
 RESTORING = ".restore."  # begins the name of the directory of a restore that has not ended
+OF_DISK = "lost+found"  # a home that is the root of a disk has it; only root can look into it
 ASIDE = "set-aside"  # where files of a home go that cannot be used
 MOST_BYTES = 1 << 16  # the file has one line
 #: Every home without format.json has one of these files. Another directory is a mistake in --home, and stays as it is.
