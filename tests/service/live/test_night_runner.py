@@ -104,6 +104,8 @@ BEGUN = "2026-11-16 02:30:04 -m clustertwin learn run --home home --day 2026-11-
         (3 * BEGUN, False),  # it may be why the service ends
         (f"{3 * BEGUN}exit code 1\n{BEGUN}", True),
         ("", False),
+        ("exit code -15\n", False),  # the beginning is before the part of the log that is read
+        (f"exit code {'9' * 5000}\n", False),
     ],
 )
 def test_a_night_that_ended_with_the_service_is_resumed_by_the_next_service(tmp_path, log, resumed):

@@ -31,7 +31,7 @@ from clustertwin.telemetry.learning.night.calendar_day import Day, yesterday
 LOG = "nights.log"
 #: The lines of the log that say when a night began and how it ended.
 BEGUN = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d .*--day (\d{4}-\d\d-\d\d)")
-ENDED = re.compile(r"^exit code (-?\d+)$")
+ENDED = re.compile(r"^exit code (-?\d{1,5})$")
 #: The end of the log that has all beginnings of the last night.
 _NIGHTS_BYTES = 1 << 20
 #: A night that was interrupted is begun at most this often: it may be the reason why the service ends.
@@ -95,7 +95,7 @@ def is_interrupted(text: str) -> bool:
         elif code := ENDED.match(line):
             ended = int(code[1]) != -signal.SIGTERM
             days = [] if ended else days
-    return not ended and days[-MOST_BEGINNINGS:] != [days[-1]] * MOST_BEGINNINGS
+    return not ended and bool(days) and days[-MOST_BEGINNINGS:] != [days[-1]] * MOST_BEGINNINGS
 
 
 def learn(
