@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustertwin.core import files
-from clustertwin.core.errors import SettingsError, describe
+from clustertwin.core.errors import OutputError, SettingsError, describe
 from clustertwin.core.extras import require
 from clustertwin.core.foreign_files import expanded
 from clustertwin.service.config import ServiceConfig
@@ -94,7 +94,7 @@ def run(
         if state.receiver is not None:
             state.receiver.limit_threads(config.scoring.most_threads)
         if replay is None:
-            write_source(home, source)  # so that `twin job` finds the data of a cluster
+            _remember_source(state, source)
         state.may_be_in_shadow = config.learning.shadow and not state.replayed
         state.past = GrowingRecordingArchive(replay[0]) if replay else archive_of(source, config.recording_directory)
         stop, listening = threading.Event(), threading.Event()
@@ -132,6 +132,14 @@ def run(
             store.close()
         if worker.error is not None:
             raise LoopFailed(f"the service stops: {describe(worker.error)}")
+
+
+def _remember_source(state: ServiceState, source: SourceSettings) -> None:
+    """Let `twin job` find the data of a cluster. On a full disk the service starts without it, and watches."""
+    try:
+        write_source(state.home, source)
+    except OutputError as error:
+        state.side_problems["source"] = f"`twin job` does not know where the data comes from: {error}"
 
 
 def _server(state: ServiceState, binding: Binding, listener: BoundedListener) -> Any:

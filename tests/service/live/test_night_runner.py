@@ -89,6 +89,36 @@ def test_a_new_home_has_missed_no_night_and_an_old_one_those_since_its_last(tmp_
     assert last_begun_s(tmp_path, 1000.0) == 1000.0
 
 
+BEGUN = "2026-11-16 02:30:04 -m clustertwin learn run --home home --day 2026-11-15\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "resumed"),
+    [
+        (BEGUN, True),  # the machine or the service crashed
+        (f"{BEGUN}exit code -15\n", True),  # the service was stopped
+        (f"{BEGUN}exit code -15\n{BEGUN}", True),
+        (f"{BEGUN}exit code 0\n", False),
+        (f"{BEGUN}exit code 1\n", False),  # it failed, which is a problem of its own
+        (f"{BEGUN}exit code -2\n", False),  # a person pressed Ctrl-C
+        (3 * BEGUN, False),  # it may be why the service ends
+        (f"{3 * BEGUN}exit code 1\n{BEGUN}", True),
+        ("", False),
+        ("exit code -15\n", False),  # the beginning is before the part of the log that is read
+        (f"exit code {'9' * 5000}\n", False),
+    ],
+)
+def test_a_night_that_ended_with_the_service_is_resumed_by_the_next_service(tmp_path, log, resumed):
+    """The day of a night that a restart interrupted was never learned."""
+    (tmp_path / LOG).write_text(log)
+    os.utime(tmp_path / LOG, (at("2026-11-16 02:33"),) * 2)
+    days: list[str] = []
+    since_s = last_begun_s(tmp_path, at("2026-11-16 02:35"))
+    nightly = NightlySchedule(HALF_PAST_TWO, lambda day: days.append(day.name), since_s, ZONE)
+    nightly.check(at("2026-11-16 02:35"))
+    assert days == (["2026-11-15"] if resumed else [])
+
+
 @pytest.mark.medium
 def test_a_night_runs_at_low_priority_and_its_output_and_exit_code_are_logged(tmp_path):
     code = "import os; print('niceness', os.nice(0)); raise SystemExit(75)"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
-from clustertwin.core.errors import InputError, TwinError
+from clustertwin.core.errors import InputError, OutputError, TwinError
+from clustertwin.service import serving
+from clustertwin.service.live.feeds.source_setup import SourceSettings
 from clustertwin.service.live.problems import problems
+from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.service.store.home_format import open_home
 from clustertwin.telemetry.learning.champions.champion_store import read_champion
 from clustertwin.telemetry.learning.champions.learning_state import parse_state, read_state
@@ -70,3 +74,15 @@ def test_a_fifo_beside_a_model_is_named(tmp_path):
 def test_a_learning_state_of_other_types_is_refused(text):
     with pytest.raises(InputError, match="not a learning state"):
         parse_state(text)
+
+
+def test_a_service_starts_although_it_cannot_note_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a crash on a full disk it ended at once, until there was room again, and nobody watched."""
+
+    def full(*_: object) -> None:
+        raise OutputError("source.json: cannot write: No space left on device")
+
+    monkeypatch.setattr(serving, "write_source", full)
+    state = ServiceState(tmp_path, None)  # type: ignore[arg-type]
+    serving._remember_source(state, SourceSettings())
+    assert "No space left on device" in problems(state)[0]

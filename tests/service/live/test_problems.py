@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 
 import pytest
 from tests.service import sample_state
 
 from clustertwin.service.live.problems import MOST, nights, parse_log, problems
+from clustertwin.service.live.snapshot import ServiceState
 from clustertwin.telemetry.learning.champions import learning_state as learning
 
 BEGUN = "2026-11-15 02:30:00 -m clustertwin learn run --home /h --day 2026-11-14\n"
@@ -50,6 +52,25 @@ def test_a_failed_night_is_no_longer_reported_after_one_that_ended(tmp_path):
     assert "no room left" in nights(tmp_path)[0]
     learning.record_outcome(tmp_path, "2026-11-14", "kept", "", 2000.0)
     assert nights(tmp_path) == ()
+
+
+def test_an_end_in_the_future_does_not_hide_a_failed_night(tmp_path):
+    """A night ended while the clock was a year ahead. No failure was named until the year was over."""
+    (tmp_path / "nights.log").write_text(f"{BEGUN}twin: no room left\nexit code 1\n")
+    learning.record_outcome(tmp_path, "2027-11-14", "kept", "", time.time() + 3e7)
+    assert "no room left" in nights(tmp_path)[0]
+
+
+def test_a_shadow_that_ended_in_the_future_covers_no_event(tmp_path):
+    """Nobody was notified until the clock had reached the end again."""
+    state = ServiceState(tmp_path, None, wall_clock=lambda: 1000.0)  # type: ignore[arg-type]
+    state.may_be_in_shadow = True
+    learning.end_shadow(tmp_path, "enough was watched", 3e7)
+    assert not state.shadow.covers(990.0)
+    learning.record_outcome(tmp_path, "2026-11-14", "kept", "", 1.0)
+    state = ServiceState(tmp_path, None, wall_clock=lambda: 3.1e7)  # type: ignore[arg-type]
+    state.may_be_in_shadow = True
+    assert state.shadow.covers(3e7)
 
 
 def test_an_unreadable_state_of_learning_is_reported(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
 import sqlite3
 import stat
 import tarfile
@@ -12,13 +13,18 @@ import threading
 import time
 import tracemalloc
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.service.conftest import campaign
 from typer.testing import CliRunner
 
 from clustertwin.cli.backup import backup_app, restore_app
+from clustertwin.core import files
 from clustertwin.core.errors import InputError, OutputError, SettingsError
+from clustertwin.service.serving import _exclusive
 from clustertwin.service.store import backup
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.home_format import HomeFormatError, create_home
@@ -115,10 +121,11 @@ def test_what_was_acknowledged_before_a_backup_of_a_busy_home_is_in_it(home, tmp
 
 
 def test_without_the_recording_it_is_left_out(home, tmp_path):
-    (home / "recording").mkdir()
-    (home / "recording" / "large").write_bytes(b"x")
+    for name in ("recording", "recording-1"):  # the second was moved aside by the service
+        (home / name).mkdir()
+        (home / name / "large").write_bytes(b"x")
     assert backup.back_up(home, tmp_path / "b.tar", recording=False).files == 4
-    assert backup.back_up(home, tmp_path / "c.tar").files == 5
+    assert backup.back_up(home, tmp_path / "c.tar").files == 6
 
 
 @pytest.mark.parametrize("name", ["champion.json", "state.sqlite", "models/a/weights.safetensors"])
@@ -328,6 +335,113 @@ def test_a_home_may_be_a_link_to_an_empty_directory(home: Path, tmp_path: Path):
     (tmp_path / "linked").symlink_to(tmp_path / "disk")
     backup.restore(tmp_path / "b.tar", tmp_path / "linked")
     assert (tmp_path / "disk" / "champion.json").is_file()
+
+
+def test_a_directory_that_cannot_be_listed_is_named(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A model that root had made was left out in silence, and the backup had no champion."""
+    (home / "models" / "of-root").mkdir()
+    scandir = os.scandir
+
+    def refusing(path: str) -> Any:
+        if str(path).endswith(("of-root", "lost+found")):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    (home / "models" / "of-root").rename(home / "lost+found")
+    assert backup.back_up(home, tmp_path / "disk.tar").left_out == ()  # the root of a disk, which nobody else lists
+    (home / "lost+found").rename(home / "models" / "of-root")
+    with pytest.raises(InputError, match="of-root: cannot be backed up: Permission denied"):
+        backup.back_up(home, tmp_path / "b.tar")
+    assert not (tmp_path / "b.tar").exists()
+
+
+def test_a_home_on_a_disk_that_became_read_only_is_backed_up(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """SQLite opens no database there: it cannot make its lock file."""
+    for name in ("state.sqlite", "state.sqlite-wal"):  # as a killed service leaves them
+        (tmp_path / name).write_bytes((home / name).read_bytes())
+    disk = create_home(tmp_path / "disk")
+    for name in ("state.sqlite", "state.sqlite-wal"):
+        (tmp_path / name).rename(disk / name)
+    opened = sqlite3.connect
+
+    def refusing(path: str, **options: Any) -> sqlite3.Connection:
+        if str(disk) in str(path):
+            raise sqlite3.OperationalError("unable to open database file")
+        return opened(path, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", refusing)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
+    backup.back_up(disk, tmp_path / "b.tar")
+    backup.restore(tmp_path / "b.tar", tmp_path / "other")
+    assert [holder.name for holder in Tokens(Store(tmp_path / "other/state.sqlite").database).all()] == ["alice"]
+
+
+def test_an_empty_directory_is_filled_and_stays_the_same(home: Path, tmp_path: Path):
+    """It may be a mounted disk, such as the volume of a container, which cannot be replaced."""
+    backup.back_up(home, tmp_path / "b.tar")
+    volume = tmp_path / "volume"
+    (volume / "lost+found").mkdir(parents=True)
+    inode = volume.stat().st_ino
+    backup.restore(tmp_path / "b.tar", volume)
+    assert volume.stat().st_ino == inode
+    restored = {path.name for path in volume.iterdir()}
+    assert restored == {"lost+found", "service.lock", "format.json", "champion.json", "models", "state.sqlite"}
+
+
+def test_a_restore_that_was_killed_can_be_repeated(home: Path, tmp_path: Path):
+    backup.back_up(home, tmp_path / "b.tar")
+    (tmp_path / "volume" / ".restore.x.new" / "draft").mkdir(parents=True)
+    backup.restore(tmp_path / "b.tar", tmp_path / "volume")
+    assert (tmp_path / "volume" / "champion.json").is_file()
+    assert not list((tmp_path / "volume").glob(".restore*"))
+
+
+@pytest.mark.forks
+def test_a_home_whose_restore_was_killed_is_not_used(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It would have no tokens, and so be open to all local users."""
+    backup.back_up(home, tmp_path / "b.tar")
+    (tmp_path / "volume").mkdir()
+
+    def killed(path: Path, target: Path) -> None:
+        if target.name == "state.sqlite":
+            os._exit(9)
+        move(path, target)
+
+    move = files.move
+    monkeypatch.setattr(files, "move", killed)
+    child = os.fork()
+    if child == 0:
+        backup.restore(tmp_path / "b.tar", tmp_path / "volume")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert (tmp_path / "volume" / "models").is_dir()
+    assert not (tmp_path / "volume" / "state.sqlite").exists()
+    with pytest.raises(SettingsError, match="a restore of this home did not end"):
+        create_home(tmp_path / "volume")
+
+
+def test_a_directory_of_a_service_that_starts_is_not_filled(home: Path, tmp_path: Path):
+    backup.back_up(home, tmp_path / "b.tar")
+    (tmp_path / "volume").mkdir()
+    with _exclusive(tmp_path / "volume"), pytest.raises(OutputError, match="a service or another restore"):
+        backup.restore(tmp_path / "b.tar", tmp_path / "volume")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+def test_root_restores_a_home_for_the_owner_of_the_directory(home: Path, tmp_path: Path):
+    """The service could not open files of root."""
+    backup.back_up(home, tmp_path / "b.tar")
+    with TemporaryDirectory(dir="/var/tmp") as open_to_all:
+        volume = Path(open_to_all) / "volume"
+        volume.mkdir()
+        Path(open_to_all).chmod(0o711)
+        os.chown(volume, 65534, 65534)
+        backup.restore(tmp_path / "b.tar", volume)
+        assert {path.lstat().st_uid for path in volume.rglob("*")} == {65534}
+    assert os.geteuid() == 0
 
 
 def test_a_format_that_is_no_number_restores_nothing(home: Path, tmp_path: Path):

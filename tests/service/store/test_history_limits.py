@@ -116,5 +116,26 @@ def test_a_clock_far_after_the_newest_entry_deletes_nothing(store, caplog):
     limits = HistoryLimits(events_days=730, audit_days=1825, database_gb=0)
     assert apply_limits(store.database, limits, 5000.0 * DAY_S) == DeletedHistory()
     assert "the clock is 4991 days after the newest entry" in caplog.text
+
+
+def test_an_entry_made_while_the_clock_is_wrong_does_not_confirm_it(store):
+    """One verdict was enough: an hour later all events and the audit log were deleted."""
+    limits = HistoryLimits(events_days=730, audit_days=1825, database_gb=0)
     store.append_audit("ada", "vet", "e9", 5000.0 * DAY_S)
-    assert apply_limits(store.database, limits, 5000.0 * DAY_S) == DeletedHistory(events=9, audit=1)
+    assert apply_limits(store.database, limits, 5000.1 * DAY_S) == DeletedHistory()
+    store.append_audit("ada", "vet", "e9", 5029.0 * DAY_S)
+    assert apply_limits(store.database, limits, 5029.0 * DAY_S) == DeletedHistory()
+    assert apply_limits(store.database, limits, 5031.0 * DAY_S) == DeletedHistory(events=9, audit=1)
+
+
+def test_a_long_audit_log_is_shortened_in_many_transactions(store, monkeypatch):
+    """One transaction for a million entries made the loop wait for ten seconds."""
+    monkeypatch.setattr(history_limits, "AUDIT_BATCH", 40)
+    add_audit(store, 100, 10)
+    begun = []
+    transaction = store.database.transaction
+    monkeypatch.setattr(store.database, "transaction", lambda: begun.append(1) or transaction())
+    assert apply_limits(store.database, replace(NONE, audit_mb=1e-6), 9.0).audit == 101
+    assert len(begun) - 2 == 3  # besides those of maintenance windows and silences
+    shortened = [entry.after["entries"] for entry in store.audit() if entry.action == "audit shortened"]
+    assert shortened == [21, 40, 40]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from tests.service.web.test_api import EVENT, WHY
 
+from clustertwin.core import files
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import OutputError, SettingsError
 from clustertwin.core.traces import JobSpan, Trace
@@ -183,6 +184,43 @@ def test_other_damage(home):
     assert damaged(home) == {}
     kept = {path.relative_to(home / ASIDE).parts[1] for path in (home / ASIDE).rglob("*") if path.is_file()}
     assert {"format.json", "recording", "nights", "champion.json"} <= kept
+
+
+def test_a_check_goes_on_while_a_service_deletes_directories(home, monkeypatch):
+    """A message that was delivered during the check ended it with a traceback."""
+    (home / "outbox/box").mkdir(parents=True)
+    scandir = os.scandir
+
+    def deleting(path):
+        if Path(path) == home / "outbox/box" and Path(path).exists():
+            Path(path).rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", deleting)
+    assert damaged(home) == {}
+
+
+def test_a_draft_of_a_service_that_runs_is_no_damage(home):
+    draft = home / ".running-jobs.safetensors.x.new"
+    draft.write_bytes(b"half")
+    assert damaged(home)[draft.name].detail == "a write that was never finished"
+    with (home / "service.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert damaged(home) == {}
+        os.utime(draft, (1, 1))
+        assert draft.name in damaged(home)
+
+
+def test_a_home_has_a_database_at_every_moment_of_its_repair(home, monkeypatch):
+    """Killed between two moves, it had none: the next service began an empty one, which needs no token."""
+    path = home / "state.sqlite"
+    path.write_bytes(b"x" * 8192)
+    present = []
+    sync = files.sync_directory
+    monkeypatch.setattr(files, "sync_directory", lambda each: present.append(path.exists()) or sync(each))
+    assert damaged(home, repair=True)[path.name].ok
+    assert len(present) > 1
+    assert all(present)
 
 
 def test_a_home_of_a_newer_release_is_left_alone(home):

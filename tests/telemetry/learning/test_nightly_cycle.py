@@ -1,19 +1,23 @@
 """A night from end to end: outcomes, lineage, skipped days, damaged files, and a registry that is down."""
 
 import json
+import shutil
 from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from tests.telemetry.learning.conftest import QUICK, small_day
 
-from clustertwin.core.errors import SourceError
+from clustertwin.core.errors import OutputError, SourceError
 from clustertwin.telemetry.learning.champions import champion_store, learning_state, registry_spool, version_store
 from clustertwin.telemetry.learning.champions.fencing_lock import Busy, next_fence, retrainer_lock
 from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
+from clustertwin.telemetry.learning.night import nightly_cycle
 from clustertwin.telemetry.learning.night.calendar_day import DayLimits
 from clustertwin.telemetry.learning.night.day_census import DayCensus
+from clustertwin.telemetry.learning.night.night_run import NightRun
 from clustertwin.telemetry.learning.night.nightly_cycle import run_night
+from clustertwin.telemetry.learning.night.step_journal import StepJournal
 from clustertwin.telemetry.learning.night.verdicts import VettedSpan
 from clustertwin.telemetry.recording.trace_archive import MemoryArchive
 
@@ -118,6 +122,22 @@ def test_a_frozen_home_skips_the_night(make_context):
 
 
 @pytest.mark.slow
+def test_a_night_does_not_promote_after_a_person_has_frozen_learning(make_context):
+    context, day = make_context(2)
+
+    def freeze(place):
+        if place == "after judge":
+            learning_state.freeze(context.home, "benchmarks")
+
+    night = run_night(replace(context, crash_point=freeze), day)
+    assert (night.outcome, night.because) == ("skipped", "frozen: benchmarks")
+    assert champion_store.read_champion(context.home).version == night.champion
+    assert not list((context.home / "rehearsal").glob("*"))
+    learning_state.resume(context.home)
+    assert run_night(context, day).outcome == "promoted"
+
+
+@pytest.mark.slow
 def test_a_skipped_day_can_be_run_again(make_context):
     context, day = make_context(2, archive=MemoryArchive([]))
     night = run_night(context, day)
@@ -160,6 +180,17 @@ def test_an_unfit_day_is_skipped_with_its_reason_and_the_champion_stays(
     assert night.champion == champion_store.load_champion(tmp_path).version == serving
 
 
+@pytest.mark.slow
+def test_a_site_whose_nodes_were_replaced_learns_again_after_three_nights(make_context, make_detector, tmp_path):
+    """The nodes of the champion's own night were missing on every night, so no other champion could follow."""
+    census = DayCensus(0, 1, {"old1": 1.0, "old2": 1.0}, 32, 9000)
+    serving = version_store.add_version(tmp_path, make_detector(0), {"census": asdict(census)})
+    champion_store.promote(tmp_path, serving, 0, "first", 0.0)
+    nights = [run_night(*make_context(number, settings=replace(QUICK, limits=STRICT))) for number in range(2, 6)]
+    assert [night.outcome for night in nights] == ["skipped", "skipped", "skipped", "promoted"]
+    assert "2 of 2 nodes are missing" in nights[2].because
+
+
 @pytest.mark.medium
 def test_a_day_that_is_too_short_is_skipped_with_the_needed_length(make_context):
     context, day = make_context(2, settings=replace(QUICK, limits=DayLimits(thread_hours=1e6)))
@@ -192,6 +223,44 @@ def test_a_person_who_promotes_during_the_night_outranks_it(make_context, make_d
     assert night.outcome == "kept"
     assert "fencing token" in night.because
     assert champion_store.load_champion(context.home).version == by_hand
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed_at", ["noted begin", "noted judge"])
+def test_a_person_who_promotes_before_a_killed_night_is_resumed_outranks_it(make_context, make_detector, killed_at):
+    """The resumed night took a new token, and replaced what the person had chosen since it began."""
+    context, day = make_context(2)
+    by_hand = version_store.add_version(context.home, make_detector(1), {})
+
+    def killed(place):
+        if place == killed_at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_night(replace(context, crash_point=killed), day)
+    champion_store.promote(context.home, by_hand, next_fence(context.home), "by hand", 0.0)
+    night = run_night(context, day)
+    assert night.outcome == "kept"
+    assert "fencing token" in night.because
+    assert champion_store.load_champion(context.home).version == by_hand
+
+
+@pytest.mark.slow
+def test_a_night_changes_nothing_in_a_home_that_was_restored_while_it_ran(make_context, tmp_path):
+    """It promoted its winner in the restored home, whose lock it does not hold."""
+    context, day = make_context(2, home=tmp_path / "home")
+    restored = tmp_path / "restored"
+
+    def restore(place):
+        if place == "before promote":
+            shutil.copytree(context.home, restored)
+            context.home.rename(tmp_path / "old")
+            restored.rename(context.home)
+
+    before = champion_store.read_champion(context.home)
+    with pytest.raises(OutputError, match="restored while this night ran; the night ends before promote"):
+        run_night(replace(context, crash_point=restore), day)
+    assert champion_store.read_champion(context.home) == before
 
 
 def test_two_retrainers_never_run_at_once(make_context):
@@ -246,6 +315,26 @@ def test_every_architecture_is_registered_and_losers_are_removed_with_their_nigh
     remaining = {version.version for version in version_store.versions(context.home)}
     assert loser.version not in remaining
     assert {night.before, night.champion} <= remaining
+
+
+@pytest.mark.slow
+def test_a_loser_that_a_person_promotes_while_old_nights_are_removed_stays(make_context, monkeypatch):
+    """champion.json named a version that was deleted."""
+    settings = replace(QUICK, architectures=("linear", "patch"), keep_nights=1)
+    context, day = make_context(2, settings=settings)
+    night = run_night(context, day)
+    (loser,) = {v.version for v in version_store.versions(context.home)} - {night.before, night.champion}
+    versions = version_store.versions
+
+    def promoted_after_the_list(home):
+        stored = versions(home)
+        champion_store.promote(context.home, loser, next_fence(context.home), "by hand", 0.0)
+        return stored
+
+    monkeypatch.setattr(nightly_cycle.version_store, "versions", promoted_after_the_list)
+    run = NightRun(context, day, 9, StepJournal(context.home / "nights" / day.name))
+    nightly_cycle._remove_old_versions(run, {day.name})
+    assert champion_store.load_champion(context.home).version == loser
 
 
 @pytest.mark.slow

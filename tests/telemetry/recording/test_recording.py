@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import resource
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from clustertwin.core.channels import CPU, NODE, Schema
 from clustertwin.core.errors import OutputError, RecordingError, SettingsError
 from clustertwin.core.traces import JobSpan, Trace
 from clustertwin.core.windows import cut
-from clustertwin.telemetry.recording import Recorder, Recording, RecordingSettings, find
+from clustertwin.telemetry.recording import Recorder, Recording, RecordingSettings, find, layout
 
 CPUS = (0, 1, 5)
 SMALL = RecordingSettings(chunk_s=60, flush_s=7)
@@ -375,3 +377,18 @@ def test_a_label_of_a_node_that_was_removed_does_not_stop_the_next_start(tmp_pat
         assert list(recorder.description.nodes) == ["n0"]
     with Recorder.resume(tmp_path / "r") as recorder:
         assert [span.end_s for span in Recording.open(tmp_path / "r").spans] == [1000]
+
+
+def test_a_chunk_that_expires_while_the_chunks_are_listed_hides_no_other(tmp_path, monkeypatch):
+    """The whole array seemed to be empty: a page or a night took its hours as unknown."""
+    for number in (7, 8, 9):
+        (tmp_path / layout.chunk_name(number)).write_bytes(b"chunk")
+    scandir = os.scandir
+
+    def expiring(path):
+        entries = list(scandir(path))
+        (tmp_path / layout.chunk_name(7)).unlink()
+        return nullcontext(entries)
+
+    monkeypatch.setattr(os, "scandir", expiring)
+    assert list(layout.chunk_sizes(tmp_path)) == [8, 9]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 
 from clustertwin.core.errors import TwinError
-from clustertwin.core.foreign_files import open_regular
-from clustertwin.service.live.beside.night_runner import LOG
-from clustertwin.service.live.snapshot import ServiceState
+from clustertwin.service.live.beside.night_runner import BEGUN, ENDED, LOG, log_tail
+from clustertwin.service.live.snapshot import SET_BACK_S, ServiceState
 from clustertwin.telemetry.learning.champions.fencing_lock import Busy
 from clustertwin.telemetry.learning.champions.learning_state import read_state
 
@@ -17,8 +15,6 @@ MOST = 20  # enough to show, even if a thousand exporters are down
 #: Evidence and actions stand still if no turn began for this long. Slurm and the helpers answer within seconds.
 HAND_STANDS_S = 300.0
 _TAIL_BYTES = 8192
-_BEGUN = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d .*--day (\d{4}-\d\d-\d\d)")
-_ENDED = re.compile(r"^exit code (-?\d+)$")
 #: Exit codes that are not failures: another night was running, or the night was stopped together with the service.
 _NO_FAILURE = (0, Busy.exit_code, -2, -15)
 
@@ -68,11 +64,10 @@ def _failed(home: Path, ended_s: float) -> str:
     """The last night, if it failed and no later night has ended."""
     log = home / LOG
     try:
-        if log.stat().st_mtime <= ended_s:
+        # An end in the future is from before the clock was set back, and would hide all failures until then.
+        if log.stat().st_mtime <= ended_s <= time.time() + SET_BACK_S:
             return ""
-        with open(open_regular(log), "rb") as file:
-            file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
-            return parse_log(file.read().decode(errors="replace"))
+        return parse_log(log_tail(log, _TAIL_BYTES))
     except OSError:
         return ""
 
@@ -81,9 +76,9 @@ def parse_log(text: str) -> str:
     """The end of nights.log -> the failure of the last night; empty if it did not fail."""
     day, code, last = "", 0, ""
     for line in text.splitlines():
-        if begun := _BEGUN.match(line):
+        if begun := BEGUN.match(line):
             day, code, last = begun[1], 0, ""
-        elif ended := _ENDED.match(line):
+        elif ended := ENDED.match(line):
             code = int(ended[1])
         elif line.strip():
             last = line.strip()

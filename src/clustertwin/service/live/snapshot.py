@@ -145,6 +145,10 @@ class Snapshot:
         return self.model.threshold if self.model else float("nan")
 
 
+#: A time that is this far in the future was written before the clock was set back.
+SET_BACK_S = 60.0
+
+
 def nothing_yet(source: str) -> Snapshot:
     """The snapshot before any data has arrived."""
     empty = ScoreHistory(np.empty(0, np.int64), (), np.empty((0, 0), np.float32))
@@ -172,9 +176,16 @@ def standing_still(snapshot: Snapshot, age_s: float) -> Snapshot:
 class ServiceState:
     """What pages, API and metrics share with the loop. Readers compare the snapshot's age with the clock themselves."""
 
-    def __init__(self, home: Path, store: Store, source: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        home: Path,
+        store: Store,
+        source: str = "",
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         self.home, self.store = home, store
-        self._clock = clock
+        self._clock, self._wall_clock = clock, wall_clock
         self._published: tuple[Snapshot, float] = (nothing_yet(source), clock())
         self.standing_after_s = inf  # a running loop sets it: an older snapshot means that the loop stands still
         self.detector: Detector | None = None  # the one that computed `snapshot.scores`
@@ -211,7 +222,10 @@ class ServiceState:
     @property
     def shadow(self) -> Shadow:
         """Whether this service only watches, because it does not know its site yet."""
-        return read_shadow(self.home) if self.may_be_in_shadow else NO_SHADOW
+        shadow = read_shadow(self.home) if self.may_be_in_shadow else NO_SHADOW
+        if not shadow.on and shadow.end_s > self._wall_clock() + SET_BACK_S:
+            return replace(shadow, end_s=0.0)  # else the shadow would cover every event until then
+        return shadow
 
     def teachable(self) -> Path:
         """The home whose models and learning can be changed. A replay has none."""

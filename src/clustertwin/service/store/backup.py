@@ -7,21 +7,25 @@ other. A file that disappears during the copy (a delivered message, an expired c
 points to is copied, such as a recording on another disk; a link that leads nowhere or to its own home is left out.
 
 The last member, MANIFEST.json, lists all others. `restore` checks every member against it before the new home appears.
+A new directory appears in one rename. An empty directory that exists may be a mounted disk, or one of another user, and
+stays: the parts of the home are moved into it, and belong to its owner.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import io
 import json
 import os
+import shutil
 import sqlite3
 import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple, cast
@@ -30,12 +34,16 @@ from urllib.parse import quote
 from clustertwin import __version__
 from clustertwin.core import files
 from clustertwin.core.errors import InputError, OutputError, SettingsError
-from clustertwin.service.store.home_format import open_home
+from clustertwin.service.store.home_format import OF_DISK, RESTORING, open_home
 
 MANIFEST = "MANIFEST.json"
 RECORDING = "recording"
 _FIRST = ("format.json", "champion.json", "learning.json")
 _JOURNAL = "journal"
+#: What an empty home may hold, beside the rest of a killed restore.
+_EMPTY = ("service.lock", OF_DISK)
+#: These parts make a directory a home, so they are moved last.
+_LAST = ("learning.json", "champion.json", "state.sqlite", "format.json")
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _SQLITE_COMPANIONS = ("-wal", "-shm", "-journal")
 _PIECE = 1 << 20
@@ -92,26 +100,95 @@ def back_up(home: Path, target: Path, *, recording: bool = True) -> BackupSummar
 def restore(source: Path, home: Path) -> BackupSummary:
     """Make a home from a backup. Nothing appears at `home` unless every file is complete and unchanged."""
     home = home.resolve()  # it may be a link to an empty directory on another disk
-    if home.exists() and (not home.is_dir() or any(home.iterdir())):
-        raise OutputError(f"{home} already exists and is not empty; restore to another home, or move this one away")
+    if home.exists():
+        return _fill(source, home)
     with files.reporting(home):
         home.parent.mkdir(parents=True, exist_ok=True)
         scratch_directory = tempfile.TemporaryDirectory(prefix=f".{home.name}.", dir=home.parent)
-    with scratch_directory as scratch:
-        draft = Path(scratch) / "home"
-        with files.reporting(home):
-            draft.mkdir(mode=0o700)
-            summary = _extract(source, draft)
-        open_home(draft)  # refuses a home of a newer release, migrates one of an older release
-        if home.exists():
-            home.rmdir()
-        files.publish_directory(draft, home)
+    with _opened(source) as file, scratch_directory as scratch:
+        summary = _draft(source, file, Path(scratch) / "home", home)
+        files.publish_directory(Path(scratch) / "home", home)
     return summary
+
+
+def _fill(source: Path, home: Path) -> BackupSummary:
+    """Restore into a directory that exists."""
+    with _opened(source) as file, _as_owner(home), _reserved(home):
+        _refuse_contents(home)
+        with files.reporting(home):
+            for left in home.glob(f"{RESTORING}*"):  # of a restore that was killed
+                shutil.rmtree(left)
+            scratch_directory = tempfile.TemporaryDirectory(prefix=RESTORING, suffix=".new", dir=home)
+        with scratch_directory as scratch:
+            summary = _draft(source, file, Path(scratch) / "draft", home)
+            _refuse_contents(home)
+            _move_into(home, Path(scratch) / "draft", Path(scratch) / "home")
+    return summary
+
+
+def _draft(source: Path, file: BinaryIO, draft: Path, home: Path) -> BackupSummary:
+    with files.reporting(home):
+        draft.mkdir(mode=0o700)
+        summary = _extract(source, file, draft)
+    open_home(draft)  # refuses a home of a newer release, migrates one of an older release
+    return summary
+
+
+@contextmanager
+def _reserved(home: Path) -> Iterator[None]:
+    """No service starts in this directory inside the block."""
+    if not home.is_dir():
+        raise OutputError(f"{home} already exists and is not a directory; restore to another home")
+    _refuse_contents(home)  # before there is a lock in it
+    with files.reporting(home):
+        lock = os.open(home / "service.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OutputError(f"{home}: a service or another restore uses this directory") from None
+        yield
+    finally:
+        os.close(lock)
+
+
+def _refuse_contents(home: Path) -> None:
+    with files.reporting(home):
+        names = [path.name for path in home.iterdir() if path.name not in _EMPTY]
+    if any(not name.startswith(RESTORING) for name in names):
+        raise OutputError(f"{home} already exists and is not empty; restore to another home, or move this one away")
+
+
+def _move_into(home: Path, draft: Path, complete: Path) -> None:
+    """Move the parts of a draft into the home, after all of them are on disk."""
+    with suppress(PermissionError):  # the directory belongs to another user, who lets us write to it
+        home.chmod(0o700)
+    files.publish_directory(draft, complete)
+    names = {path.name for path in complete.iterdir()}
+    for name in (*sorted(names.difference(_LAST)), *(name for name in _LAST if name in names)):
+        files.move(complete / name, home / name)
+
+
+@contextmanager
+def _as_owner(home: Path) -> Iterator[None]:
+    """As root, act as the owner of the home, who must be able to use it. No link of theirs leads root elsewhere."""
+    owner, group = home.stat(), os.getegid()
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        yield
+        return
+    os.setegid(owner.st_gid)
+    os.seteuid(owner.st_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
 
 
 def check(source: Path) -> BackupSummary:
     """Read a whole backup and check it, without writing a home."""
-    return _extract(source, None)
+    with _opened(source) as file:
+        return _extract(source, file, None)
 
 
 def _in_order(home: Path, recording: bool) -> Iterator[Path]:
@@ -120,12 +197,11 @@ def _in_order(home: Path, recording: bool) -> Iterator[Path]:
         if (home / name).is_file():
             yield home / name
     trees = [home.resolve()]
-    for directory, folders, names in os.walk(home, followlinks=True):
+    for directory, folders, names in os.walk(home, onerror=_unlisted, followlinks=True):
         place = Path(directory)
         if place == home:
             names = [name for name in names if name not in _FIRST]
-            if not recording:
-                folders[:] = [name for name in folders if name != RECORDING]
+            folders[:] = [name for name in folders if name != OF_DISK and (recording or not _is_recording(name))]
         for name in sorted(folders):
             if (place / name).is_symlink() and not _is_new_tree((place / name).resolve(), trees):
                 folders.remove(name)
@@ -136,6 +212,17 @@ def _in_order(home: Path, recording: bool) -> Iterator[Path]:
             if _is_left_out(path) or (path.exists() and not path.is_file()):
                 continue
             yield path
+
+
+def _is_recording(name: str) -> bool:
+    """Whether a directory of a home is its recording, or one that the service has moved aside, as recording-1."""
+    return name == RECORDING or name.startswith(f"{RECORDING}-")
+
+
+def _unlisted(error: OSError) -> None:
+    """A directory that cannot be listed would be left out in silence. One that has disappeared is an expired one."""
+    if not isinstance(error, FileNotFoundError):
+        raise InputError(error.filename, f"cannot be backed up: {error.strerror}") from error
 
 
 def _is_new_tree(target: Path, trees: list[Path]) -> bool:
@@ -160,9 +247,19 @@ def _add(archive: tarfile.TarFile, name: str, path: Path) -> Member:
             return _add_stream(archive, name, content, path.stat().st_mode)
     with tempfile.TemporaryDirectory(prefix="twin-backup-") as scratch:
         copy = Path(scratch) / "copy.sqlite"
+        if os.statvfs(path).f_flag & os.ST_RDONLY:  # SQLite cannot open it there, and nobody writes to it
+            path = _with_log(path, Path(scratch))
         _copy_database(path, copy)
         with copy.open("rb") as content:
             return _add_stream(archive, name, content, 0o600)
+
+
+def _with_log(path: Path, scratch: Path) -> Path:
+    """A copy of a database with the log that has its last transactions."""
+    for suffix in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            shutil.copyfile(f"{path}{suffix}", scratch / f"source.sqlite{suffix}")
+    return scratch / "source.sqlite"
 
 
 def _copy_database(path: Path, copy: Path) -> None:
@@ -217,12 +314,22 @@ class _InPieces:
         return self._file.read(count)
 
 
-def _extract(source: Path, draft: Path | None) -> BackupSummary:
+@contextmanager
+def _opened(source: Path) -> Iterator[BinaryIO]:
+    try:
+        file = source.open("rb")
+    except OSError as error:
+        raise InputError(source, f"cannot be read: {error.strerror or error}") from error
+    with file:
+        yield file
+
+
+def _extract(source: Path, file: BinaryIO, draft: Path | None) -> BackupSummary:
     """Check every member and, with a draft, write it there."""
     seen: dict[str, Member] = {}
     manifest: dict[str, object] | None = None
     try:
-        with source.open("rb") as file, tarfile.open(fileobj=cast(BinaryIO, _InPieces(file)), mode="r:") as archive:
+        with tarfile.open(fileobj=cast(BinaryIO, _InPieces(file)), mode="r:") as archive:
             for info in archive:
                 archive.members.clear()  # type: ignore[attr-defined]  # it keeps the headers of all members
                 if manifest is not None:

@@ -2,11 +2,14 @@
 
 WAL mode lets commands read and write while the service runs, and lets pages read while the loop writes: reads use
 connections of their own (`database_readers`). `synchronous=FULL` costs a few milliseconds for each transaction, so
-writers group their rows. If the disk is full, a transaction raises an `OutputError` and changes nothing.
+writers group their rows. If the disk is full, a transaction raises an `OutputError` and changes nothing. If the file
+was moved away, deleted or replaced, nothing is read or written any more: SQLite would go on in the old file.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -110,6 +113,7 @@ _SCHEMA_8 = "CREATE INDEX events_by_places ON events (places);"
 SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5, _SCHEMA_6, _SCHEMA_7, _SCHEMA_8)
 #: The version of the schema, stored as SQLite's user_version.
 VERSION = len(SCHEMAS)
+_LEAST_FREE_BYTES = 64 << 10
 #: SQLite's errors that mean a damaged file: not a database, corrupt, or a table that has gone.
 _DAMAGED = ("not a database", "malformed", "no such table", "no such column", "Could not decode")
 
@@ -137,12 +141,14 @@ class Database:
         with self._reporting():
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
+        self._file = _identity(path)
         self._create()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Commit the whole block or nothing. The data is on disk when the block ends."""
         with self._writing, self._reporting():
+            self._check_place()
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -154,6 +160,7 @@ class Database:
 
     def rows(self, query: str, values: tuple[Any, ...] = ()) -> list[sqlite3.Row]:
         """Read committed rows, without waiting for a writer. `Overloaded` if a query of a request takes too long."""
+        self._check_place()
         with self._reporting(reading=True):
             return self.readers.rows(query, values)
 
@@ -167,6 +174,15 @@ class Database:
         with self._writing:
             self.readers.close()
             self._connection.close()
+
+    def _check_place(self) -> None:
+        """Raise if the open file is not at its path any more: what is written to it would be lost with the process."""
+        if _identity(self.path) != self._file:
+            raise InputError(
+                self.path,
+                "the database was moved, deleted or replaced while it was open; stop this process, check the file, "
+                "and start it again",
+            )
 
     def _create(self) -> None:
         with self.transaction() as connection:
@@ -192,13 +208,30 @@ class Database:
             # A write that fails can mean a bad disk or a full one; a read that fails means that data is missing.
             if any(text in str(error) for text in _DAMAGED) or (reading and "disk I/O error" in str(error)):
                 raise self._damaged(error) from error
-            raise OutputError(f"{self.path}: {error}; data written earlier is intact") from error
+            reason = f"{error}; the disk is full" if _is_full(self.path) else error
+            raise OutputError(f"{self.path}: {reason}; data written earlier is intact") from error
 
     def _damaged(self, reason: object) -> InputError:
         return InputError(
             self.path,
             f"the database is damaged: {reason}; restore a copy, or move the file away to start with an empty one",
         )
+
+
+def _is_full(path: Path) -> bool:
+    """Whether there is less room than SQLite needs to open a database. It calls that a disk I/O error."""
+    try:
+        return shutil.disk_usage(path.parent).free < _LEAST_FREE_BYTES
+    except OSError:
+        return False
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _statements(script: str) -> Iterator[str]:

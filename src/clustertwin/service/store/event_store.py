@@ -162,17 +162,24 @@ class Store:
         """Restore the verdict before the last change. To undo an undo is to redo."""
         return self.undo_all([event_id], who=who, now_s=now_s)[0]
 
-    def undo_all(self, ids: Sequence[str], *, who: str, now_s: float) -> list[Case]:
-        """Undo the last verdict of all of these events. If one of them has none, none is changed."""
+    def undo_all(self, ids: Sequence[str], *, who: str, now_s: float, own: bool = False) -> list[Case]:
+        """Undo the last verdict of all of these events. If one of them has none, none is changed.
+
+        With `own`, also if one of them is somebody else's: a list does not show that it has changed meanwhile.
+        """
         with self.database.transaction() as connection:
             for event_id in dict.fromkeys(ids):
                 current = _read_verdict(connection, event_id)
                 last = connection.execute(
-                    "SELECT before FROM audit WHERE subject = ? AND action IN ('vet', 'undo') ORDER BY id DESC LIMIT 1",
+                    "SELECT who, before FROM audit WHERE subject = ? AND action IN ('vet', 'undo')"
+                    " ORDER BY id DESC LIMIT 1",
                     (event_id,),
                 ).fetchone()
                 if last is None:
                     raise SettingsError(f"nothing to undo: event {event_id} never had a verdict")
+                if own and last["who"] != who:
+                    changed = f"{last['who']} has changed the verdict of event {event_id} since"
+                    raise SettingsError(f"nothing is undone: {changed}; open the event to undo it")
                 previous = json.loads(last["before"])
                 _write_verdict(connection, event_id, previous)
                 audit_log.append(connection, now_s, who, "undo", event_id, current, previous)

@@ -6,13 +6,14 @@ only, and each time an entry of its own says how many and up to when. The file d
 pages again.
 
 An age is measured by the clock of this machine, which may be wrong for a while. If it is far after everything in the
-database, nothing is too old.
+database, or after everything but the entries of the last weeks, nothing is too old.
 """
 
 from __future__ import annotations
 
 import logging
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,12 +24,17 @@ from clustertwin.service.store.database import Database
 
 #: Rows that one transaction deletes, so that writers wait for milliseconds only.
 BATCH = 500
+#: Entries of the audit log are small, and each transaction adds one.
+AUDIT_BATCH = 20_000
+#: Between two transactions: without a pause, writers would seldom get their turn.
+_PAUSE_S = 0.005
 #: Bytes of maintenance windows and of silences that have ended. The newest are kept: a night reads those of its day.
 ENDED_PERIODS_BYTES = 16e6
-#: A clock that is this long after the newest entry is not believed.
-_NOT_BELIEVED_S = 30 * DAY_S
-_NEWEST = """SELECT MAX(at_s) FROM (SELECT MAX(end_s) AS at_s FROM events UNION ALL SELECT MAX(seen_s) FROM events
-             UNION ALL SELECT MAX(at_s) FROM audit)"""
+#: A clock that is this long after the newest entry is not believed. Entries that were made by it do not confirm it
+#: before they are as old, unless the one before them is not much older.
+_NOT_BELIEVED_S, _GAP_S = 30 * DAY_S, 60 * DAY_S
+_NEWEST = """SELECT MAX(at_s), MAX(CASE WHEN at_s <= ? THEN at_s END) FROM (
+             SELECT end_s AS at_s FROM events UNION ALL SELECT seen_s FROM events UNION ALL SELECT at_s FROM audit)"""
 _log = logging.getLogger("uvicorn.error")
 #: Until the data is below the limit of bytes, events are deleted in this order; those with a verdict go last.
 _OLDEST = "SELECT id FROM events WHERE end_s IS NOT NULL {and_} ORDER BY verdict != '', onset_s, id LIMIT {limit}"
@@ -79,6 +85,7 @@ def apply_limits(database: Database, limits: HistoryLimits, now_s: float) -> Del
     if limits.events_days:
         while deleted := _delete_events(database, f"AND {_too_old(limits, now_s)}"):
             events += deleted
+            time.sleep(_PAUSE_S)
     if limits.database_gb and used_bytes(database) > limits.database_gb * 1e9:
         most_bytes = limits.database_gb * 1e9 + _other_bytes(database)
         while used_bytes(database) > most_bytes:
@@ -86,17 +93,21 @@ def apply_limits(database: Database, limits: HistoryLimits, now_s: float) -> Del
             events += deleted
             if not deleted:
                 break  # what is left are open events
+            time.sleep(_PAUSE_S)
     return DeletedHistory(events, audit)
 
 
 def _is_believed(database: Database, limits: HistoryLimits, now_s: float) -> bool:
     """Whether ages by this clock can be trusted."""
-    newest_s = database.rows(_NEWEST)[0][0]
+    which = "the newest entry"
+    newest_s, before_s = database.rows(_NEWEST, (now_s - _NOT_BELIEVED_S,))[0]
     if newest_s is None or now_s - newest_s <= _NOT_BELIEVED_S:
-        return True
+        if before_s is None or now_s - before_s <= _NOT_BELIEVED_S + _GAP_S:
+            return True
+        newest_s, which = before_s, "all but the latest entries"
     if limits.events_days and database.rows(f"SELECT 1 FROM events WHERE {_too_old(limits, now_s)} LIMIT 1"):
         days = (now_s - newest_s) / DAY_S
-        _log.warning("no history is deleted for its age: the clock is %.0f days after the newest entry", days)
+        _log.warning("no history is deleted for its age: the clock is %.0f days after %s", days, which)
     return False
 
 
@@ -145,15 +156,19 @@ def _last_beyond(database: Database, table: str, most_bytes: float) -> int:
 
 def _delete_audit(database: Database, first_kept: int, now_s: float) -> int:
     """Delete the entries before this one; their number."""
-    with database.transaction() as connection:
-        old = connection.execute("SELECT COUNT(*), MAX(at_s) FROM audit WHERE id < ?", (first_kept,)).fetchone()
-        if old[0] == 0:
-            return 0
-        with _unlocked(connection):
-            connection.execute("DELETE FROM audit WHERE id < ?", (first_kept,))
-        after = {"entries": old[0], "up_to_s": old[1]}
-        audit_log.append(connection, now_s, "retention", "audit shortened", "audit", after=after)
-    return int(old[0])
+    oldest = database.rows("SELECT MIN(id) FROM audit")[0][0]
+    deleted = 0
+    while oldest is not None and oldest < first_kept:
+        oldest = min(oldest + AUDIT_BATCH, first_kept)
+        with database.transaction() as connection:
+            old = connection.execute("SELECT COUNT(*), MAX(at_s) FROM audit WHERE id < ?", (oldest,)).fetchone()
+            with _unlocked(connection):
+                connection.execute("DELETE FROM audit WHERE id < ?", (oldest,))
+            after = {"entries": old[0], "up_to_s": old[1]}
+            audit_log.append(connection, now_s, "retention", "audit shortened", "audit", after=after)
+        deleted += int(old[0])
+        time.sleep(_PAUSE_S)
+    return deleted
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from clustertwin.core import files
@@ -22,7 +23,7 @@ from clustertwin.core.errors import InputError, OutputError, SettingsError, Twin
 from clustertwin.core.foreign_files import parse_json, read_regular
 from clustertwin.core.formatting import counted, listed, visible
 from clustertwin.service.store import database_rescue
-from clustertwin.service.store.home_format import ASIDE, HomeFormatError, create_home, open_home
+from clustertwin.service.store.home_format import ASIDE, OF_DISK, HomeFormatError, create_home, open_home
 from clustertwin.service.store.home_format import FILE as FORMAT
 from clustertwin.service.store.program_tables import FILE as PROGRAMS
 from clustertwin.service.store.program_tables import read_tables
@@ -38,6 +39,8 @@ KNOWN = frozenset(
      "state.lock", "spool", "spool.lock", "champion-fetches.json", ASIDE}
 )  # fmt: skip
 _MOST_JSON_BYTES = 1 << 26
+#: A draft that is younger may be of the service that runs.
+_DRAFT_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +58,32 @@ class _Home:
 
     def __init__(self, home: Path, repairs: bool) -> None:
         self.path, self.repairs = home, repairs
+        self.in_use = False  # a service runs in it
         self._aside = home / ASIDE / time.strftime("%Y%m%dT%H%M%S", time.gmtime())
 
     def set_aside(self, path: Path) -> Path:
         target = self._aside / path.relative_to(self.path)
         files.move(path, target)
         return target
+
+    def copy_aside(self, path: Path) -> Path:
+        """A second name of a file, or a copy where there can be none."""
+        target = self._aside / path.relative_to(self.path)
+        with files.reporting(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(path, target)
+            except OSError:
+                shutil.copy2(path, target)
+            files.sync_directory(target.parent)
+        return target
+
+    def tree(self, folder: str = "") -> Iterator[Path]:
+        """Everything below a folder. A running service deletes some of it meanwhile, so `rglob` would raise."""
+        for directory, folders, names in os.walk(self.path / folder):
+            if Path(directory) == self.path and OF_DISK in folders:
+                folders.remove(OF_DISK)
+            yield from (Path(directory, name) for name in (*folders, *names))
 
     def finding(self, path: Path, detail: str, repair: Callable[[], str] | None = None) -> HomeFinding:
         """A part that is not as it should be; it is repaired if that is allowed and possible."""
@@ -92,6 +115,7 @@ def check_home(home: Path, repair: bool = False) -> list[HomeFinding]:
     learning = home / "learning.lock"  # a home without nights has none
     nights: AbstractContextManager[bool] = _alone(learning) if repair and learning.exists() else nullcontext(True)
     with _alone(home / "service.lock") as alone, nights as no_night:
+        checked.in_use = not alone
         if repair and not alone:
             raise SettingsError(f"{home}: a service runs in this home; stop it before you repair the home")
         if repair and not no_night:
@@ -165,7 +189,7 @@ def _owners(home: _Home) -> Iterator[HomeFinding]:
     """A command that ran as root leaves files that the service cannot change. To give them away is left to a person:
     a link in the home could lead to any file of the machine."""
     owner = home.path.stat().st_uid
-    others = [path for path in sorted(home.path.rglob("*")) if _owner(path, owner) == 0] if owner else []
+    others = [path for path in sorted(home.tree()) if _owner(path, owner) == 0] if owner else []
     if others:
         names = listed([str(path.relative_to(home.path)) for path in others], 3)
         yield home.finding(
@@ -173,6 +197,13 @@ def _owners(home: _Home) -> Iterator[HomeFinding]:
             f"files belong to root, and the home to the user {owner}: {visible(names)}; "
             f"as root, give them to that user: chown -h {owner} FILE",
         )
+
+
+def _changed_s(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return inf  # it has been finished meanwhile
 
 
 def _owner(path: Path, otherwise: int) -> int:
@@ -196,9 +227,12 @@ def _modes(home: _Home) -> Iterator[HomeFinding]:
 
 def _unfinished(home: _Home) -> Iterator[HomeFinding]:
     """Drafts that a crash left behind: `.NAME.xyz.new` of a file, `.VERSION.PID` of a model."""
-    drafts = [path for path in home.path.rglob(".*.new") if ASIDE not in path.parts and not path.is_symlink()]
-    drafts += [path for path in (home.path / "models").glob(".*") if path.is_dir() and not path.is_symlink()]
-    for path in sorted(drafts):
+    named = [path for path in home.tree() if path.name.startswith(".") and not path.is_symlink()]
+    drafts = [path for path in named if path.suffix == ".new" and ASIDE not in path.parts]
+    drafts += [path for path in named if path.parent == home.path / "models" and path.is_dir()]
+    for path in sorted(set(drafts)):
+        if home.in_use and time.time() - _changed_s(path) < _DRAFT_S:
+            continue
 
         def delete(path: Path = path) -> str:
             if path.is_dir():
@@ -226,11 +260,12 @@ def _database(home: _Home) -> Iterator[HomeFinding]:
         draft = home.path / ".state.sqlite.new"
         try:
             rows = database_rescue.rescue(path, draft)
-            damaged = home.set_aside(path)
+            damaged = home.copy_aside(path)  # a home without a database would have no tokens, if we were killed now
             for companion in ("state.sqlite-wal", "state.sqlite-shm"):
                 if (home.path / companion).exists():
                     home.set_aside(home.path / companion)
-            files.move(draft, path)
+            with files.replacing(path, private=True) as out, draft.open("rb") as content:
+                shutil.copyfileobj(content, out)
         finally:
             for name in ("", "-wal", "-shm"):
                 draft.with_name(f"{draft.name}{name}").unlink(missing_ok=True)
@@ -303,7 +338,8 @@ def _damaged_arrays(home: _Home, directory: Path, description: layout.RecordingD
             if layout.read_origin(path) is None and numbers:
                 raise InputError(path, f"it has chunks and no {layout.DOCUMENT}")
         except TwinError as error:
-            yield home.moved(path, str(error), "its seconds are unknown now")
+            if path.exists():  # a service that runs may have dropped the node
+                yield home.moved(path, str(error), "its seconds are unknown now")
             continue
         for number in numbers:
             chunk = path / layout.chunk_name(number)
@@ -311,16 +347,20 @@ def _damaged_arrays(home: _Home, directory: Path, description: layout.RecordingD
                 chunks.read(chunk, array.shape)
             except TwinError as error:
                 yield home.moved(chunk, str(error), "its seconds are unknown now")
-    owned = {array.directory for array in arrays}
-    for path in sorted(directory.iterdir()):
+    present = sorted(directory.iterdir())
+    if home.in_use:  # nodes may have come since; the document names them before they have a directory
+        description = layout.read_group(directory)
+    owned = {array.directory for node in description.nodes for array in description.arrays(node)}
+    for path in present:
         if path.is_dir() and path.name not in owned:
             yield home.moved(path, f"no node of {directory.name}/{layout.DOCUMENT} owns it")
 
 
 def _documents(home: _Home) -> Iterator[HomeFinding]:
     """JSON files of nights, messages and the source."""
-    folders = ("nights/**", "outbox/**", "outbox-owners")
-    paths = [home.path / "source.json", *(path for each in folders for path in home.path.glob(f"{each}/*.json"))]
+    folders = ("nights", "outbox", "outbox-owners")
+    documents = [path for folder in folders for path in home.tree(folder)]
+    paths = [home.path / "source.json", *(path for path in documents if path.match("[!.]*.json"))]
     sound = 0
     for path in sorted(paths):
         try:
@@ -394,6 +434,6 @@ def _champion(home: _Home) -> Iterator[HomeFinding]:
 
 def _unknown(home: _Home) -> Iterator[HomeFinding]:
     names = sorted(path.name for path in home.path.iterdir())
-    foreign = [name for name in names if name not in KNOWN and not name.startswith(("recording", "."))]
+    foreign = [name for name in names if name not in (*KNOWN, OF_DISK) and not name.startswith(("recording", "."))]
     if foreign:
         yield HomeFinding("other files", True, f"not of clustertwin, left as they are: {', '.join(foreign[:5])}")

@@ -25,6 +25,8 @@ from clustertwin.core.foreign_files import parse_json, read_regular
 
 DEFAULT_HOME = "~/.local/share/clustertwin"
 FILE = "format.json"
+RESTORING = ".restore."  # begins the name of the directory of a restore that has not ended
+OF_DISK = "lost+found"  # a home that is the root of a disk has it; only root can look into it
 ASIDE = "set-aside"  # where files of a home go that cannot be used
 MOST_BYTES = 1 << 16  # the file has one line
 #: Every home without format.json has one of these files. Another directory is a mistake in --home, and stays as it is.
@@ -69,6 +71,9 @@ def create_home(home: Path) -> Path:
     with files.reporting(home):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         everyone_writes = home.stat().st_mode & stat.S_IWOTH
+        is_half = any(home.glob(f"{RESTORING}*"))
+    if is_half:
+        raise SettingsError(f"{home}: a restore of this home did not end; empty the directory, and restore it again")
     if everyone_writes:
         raise SettingsError(
             f"{home}: every user of this machine can write to it, and so replace the model and the events; "

@@ -20,6 +20,7 @@ import hashlib
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -293,7 +294,10 @@ def chunk_sizes(directory: Path) -> dict[int, int]:
     try:
         with os.scandir(directory) as entries:
             chunks = [entry for entry in entries if entry.name.startswith("c.0.0.")]
-            sizes = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in chunks}
+        sizes = {}
+        for entry in chunks:
+            with suppress(FileNotFoundError):  # it has just expired; the others have not
+                sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
     except FileNotFoundError:
         return {}
     except OSError as error:

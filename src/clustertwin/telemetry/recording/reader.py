@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -171,7 +172,12 @@ class Recording:
     @property
     def size_bytes(self) -> int:
         """The size of all files of the recording."""
-        return sum(path.stat().st_size for path in self.directory.rglob("*") if path.is_file())
+        total = 0
+        for directory, _, names in os.walk(self.directory):  # a writer may delete some of them meanwhile
+            for name in names:
+                with suppress(FileNotFoundError):
+                    total += os.lstat(os.path.join(directory, name)).st_size
+        return total
 
     def _known(self, node: str) -> str:
         if node not in self.nodes:

@@ -162,6 +162,17 @@ def test_many_events_get_a_verdict_and_are_undone_at_once(client, published):
     assert {published.store.event(f"m{i}").verdict for i in range(3)} == {""}
 
 
+def test_the_undo_of_a_list_does_not_undo_what_another_person_has_decided_since(client, published):
+    published.store.write([(replace(EVENT, id=f"m{i}"), WHY) for i in range(2)])
+    client.post("/events", data={"action": "dismissed", "event": ["m0", "m1"]})
+    published.store.vet(["m1"], "confirmed", who="bob", now_s=2.0)
+    answer = client.post("/events", data={"action": "undo", "event": ["m0", "m1"]})
+    assert (answer.status_code, "bob has changed the verdict of event m1" in answer.text) == (422, True)
+    assert [published.store.event(f"m{i}").verdict for i in range(2)] == ["dismissed", "confirmed"]
+    assert client.post("/events/m1", data={"action": "undo"}).status_code == 200  # its page shows whose verdict it is
+    assert published.store.event("m1").verdict == "dismissed"
+
+
 def test_the_role_read_sees_no_forms(client, published):
     token = Tokens(published.store.database).add("eve", "read", 1.0)
     text = client.get("/events", headers={"Authorization": f"Bearer {token}"}).text

@@ -2,12 +2,14 @@
 
 The night is a separate process, so that training uses neither the memory nor the interpreter of the loop. Its output
 goes to HOME/nights.log. A night that a timer or a person started adds its start and its end there too. The modification
-time of the file tells when the last night was started, so a missed night is run after a restart.
+time of the file tells when the last night was started, so a missed night is run after a restart. A night that was
+interrupted with the service is resumed.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,10 +24,18 @@ from typing import TextIO
 
 from clustertwin.core import files
 from clustertwin.core.errors import OutputError, TwinError
+from clustertwin.core.foreign_files import open_regular
 from clustertwin.service.live.beside.side_work import Fence, repeat
 from clustertwin.telemetry.learning.night.calendar_day import Day, yesterday
 
 LOG = "nights.log"
+#: The lines of the log that say when a night began and how it ended.
+BEGUN = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d .*--day (\d{4}-\d\d-\d\d)")
+ENDED = re.compile(r"^exit code (-?\d{1,5})$")
+#: The end of the log that has all beginnings of the last night.
+_NIGHTS_BYTES = 1 << 20
+#: A night that was interrupted is begun at most this often: it may be the reason why the service ends.
+MOST_BEGINNINGS = 3
 _CHECK_S = 20.0
 
 
@@ -54,14 +64,38 @@ class NightlySchedule:
 
 
 def last_begun_s(home: Path, now_s: float) -> float:
-    """When the last night was started. A new home has missed no night, so it returns `now_s`."""
+    """When the last night was started; 0 if it is to be resumed. A new home has missed no night: `now_s`."""
     log = home / LOG
     try:
-        return min(log.stat().st_mtime, now_s)
+        begun_s = min(log.stat().st_mtime, now_s)
     except FileNotFoundError:
         with suppress(OSError):  # the service starts even if the disk is full
             log.touch(0o600)
         return now_s
+    with suppress(OSError):
+        if is_interrupted(log_tail(log, _NIGHTS_BYTES)):
+            return 0.0
+    return begun_s
+
+
+def log_tail(log: Path, most_bytes: int) -> str:
+    """The end of the log."""
+    with open(open_regular(log), "rb") as file:
+        file.seek(max(0, file.seek(0, 2) - most_bytes))
+        return file.read().decode(errors="replace")
+
+
+def is_interrupted(text: str) -> bool:
+    """Whether the last night of this log was ended together with the service, by a signal or a crash."""
+    days: list[str] = []  # of the nights that were begun, if nothing else ended since
+    ended = True
+    for line in text.splitlines():
+        if begun := BEGUN.match(line):
+            days, ended = [*days, begun[1]], False
+        elif code := ENDED.match(line):
+            ended = int(code[1]) != -signal.SIGTERM
+            days = [] if ended else days
+    return not ended and bool(days) and days[-MOST_BEGINNINGS:] != [days[-1]] * MOST_BEGINNINGS
 
 
 def learn(

@@ -94,7 +94,7 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         if not form.event:
             return list_page(request, form, NOTHING_MARKED, code=422)
         ids = list(dict.fromkeys(form.event))
-        vet(request.state.who, ids, form.action, form.comment)
+        vet(request.state.who, ids, form.action, form.comment, own=True)
         done = f"{formatting.counted(len(ids), 'event')} {DONE[form.action]}"
         return list_page(request, form, done, () if form.action == "undo" else ids)
 
@@ -114,12 +114,12 @@ def router(state: ServiceState, clock: Callable[[], float] = time.time) -> APIRo
         vet(request.state.who, [event_id], action, comment)
         return event_page(request, state.store.event(event_id))
 
-    def vet(who: str, ids: list[str], action: Action, comment: str) -> None:
+    def vet(who: str, ids: list[str], action: Action, comment: str, own: bool = False) -> None:
         """Store a verdict for all of the events or for none; or undo the last verdict of each."""
         budget.spend(who, len(ids), "x" * LONGEST_COMMENT if action == "undo" else comment)
         try:
             if action == "undo":
-                state.store.undo_all(ids, who=who, now_s=clock())
+                state.store.undo_all(ids, who=who, now_s=clock(), own=own)
             else:
                 state.store.vet(ids, action, who=who, comment=comment.strip(), now_s=clock())
         except NoSuchEvent as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +13,8 @@ from clustertwin.telemetry.moments.moment import Moment
 
 def rows_of(moment: Moment, event: Event) -> NDArray[np.intp]:
     """The rows of an event's threads in a moment; threads that are not in it are left out."""
-    row = {(moment.nodes[n], int(c)): i for i, (n, c) in enumerate(zip(moment.node, moment.cpu, strict=True))}
+    near = _rows_on(moment, event.nodes).tolist()  # not all threads: a page asks for a hundred events
+    row = {(moment.nodes[moment.node[i]], int(moment.cpu[i])): i for i in near}
     return np.array([row[node, cpu] for node, cpus in event.places for cpu in cpus if (node, cpu) in row], np.intp)
 
 
@@ -24,9 +27,15 @@ def held_rows(moment: Moment, event: Event) -> NDArray[np.intp]:
 
 def rows_to_explain(moment: Moment, event: Event) -> NDArray[np.intp]:
     """All rows that an explanation of the event depends on: its nodes, and the jobs of its threads on other nodes."""
-    numbers = [i for i, node in enumerate(moment.nodes) if node in set(event.nodes)]
-    on_nodes = np.flatnonzero(np.isin(moment.node, numbers))
+    on_nodes = _rows_on(moment, event.nodes)
     cpus = dict(event.places)
     of_event = [row for row in on_nodes.tolist() if moment.cpu[row] in cpus[moment.nodes[moment.node[row]]]]
     jobs = np.unique(moment.job[of_event])
     return np.union1d(on_nodes, np.flatnonzero(np.isin(moment.job, jobs[jobs >= 0])))
+
+
+def _rows_on(moment: Moment, nodes: Collection[str]) -> NDArray[np.intp]:
+    """The rows of all threads of these nodes."""
+    wanted = frozenset(nodes)
+    numbers = [i for i, node in enumerate(moment.nodes) if node in wanted]
+    return np.flatnonzero(np.isin(moment.node, numbers))

@@ -7,6 +7,8 @@ the stored one is refused. The predecessors stay in the file, so that `rollback`
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
@@ -106,6 +108,13 @@ def rollback(home: Path, fence: int, now_s: float) -> Champion:
             why = f"rolled back from {champion.version}"
             return _write(home, Champion(version, digest(home / DIRECTORY / version), fence, now_s, why, before, base))
         raise ModelError(home / DIRECTORY, f"no previous champion can be loaded: {', '.join(champion.before)}")
+
+
+@contextmanager
+def unchanged(home: Path) -> Iterator[Champion | None]:
+    """The champion, which nobody changes inside the block."""
+    with file_lock(home / "champion.lock"):
+        yield read_champion(home)
 
 
 def read_champion(home: Path) -> Champion | None:

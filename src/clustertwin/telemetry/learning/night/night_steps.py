@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ from clustertwin.telemetry.learning.night.day_checks import check_day
 from clustertwin.telemetry.learning.night.day_sampling import ROLES, sample_day
 from clustertwin.telemetry.learning.night.lineage import lineage, night_record
 from clustertwin.telemetry.learning.night.night_run import NightResult, NightRun, nights_directory
+from clustertwin.telemetry.learning.night.step_journal import read_document
 from clustertwin.telemetry.learning.night.training_plan import (
     TrainingPlan,
     plan_epochs,
@@ -58,12 +59,16 @@ from clustertwin.telemetry.moments.moment_files import read_moments, write_momen
 
 Document = dict[str, Any]
 _BASELINES = 2  # earlier champions that are measured again
+_GONE_NIGHTS = 3  # a node that had no data in as many nights is not expected any more
 
 
 def begin(run: NightRun, champion: str, verdicts: Sequence[VettedSpan]) -> Document:
-    """Store what the night starts from: a repeated run uses the same champion and the same verdicts."""
+    """Store what the night starts from: a repeated run uses the same champion, verdicts and fencing token.
+
+    The token is that of the beginning, so that whatever a person decides after it outranks this night.
+    """
     spans = [asdict(span) for span in verdicts]
-    return {"champion": champion, "start_s": run.day.start_s, "end_s": run.day.end_s, "said": spans}
+    return {"champion": champion, "start_s": run.day.start_s, "end_s": run.day.end_s, "said": spans, "fence": run.fence}
 
 
 def gather(run: NightRun, verdicts: Sequence[VettedSpan]) -> Document:
@@ -88,8 +93,19 @@ def check(run: NightRun, census: DayCensus, champion: Detector, expected: bool) 
         alarming = 0.0  # there is nothing to score; the number of windows is too small as well
     serving = champion_store.read_champion(run.home)
     origin = version_store.find_version(run.home, serving.version).lineage if serving else {}
-    last = DayCensus(**origin["census"]) if "census" in origin else None
+    last = _without_gone_nodes(run, DayCensus(**origin["census"])) if "census" in origin else None
     return asdict(check_day(census, split, alarming, last, expected, run.settings.limits))
+
+
+def _without_gone_nodes(run: NightRun, last: DayCensus) -> DayCensus:
+    """The census without nodes that the last nights did not see. Else a site whose nodes were replaced, or that has
+    become smaller, would never learn again: the champion of the old nodes stays."""
+    earlier = sorted(path for path in nights_directory(run.home).iterdir() if path.name < run.day.name)
+    gathered = [path / "gather.json" for path in earlier if (path / "gather.json").exists()][-_GONE_NIGHTS:]
+    if len(gathered) < _GONE_NIGHTS:
+        return last
+    seen = {node for path in gathered for node in read_document(path)["result"]["seen"]}
+    return replace(last, seen={node: part for node, part in last.seen.items() if node in seen})
 
 
 def plan(run: NightRun, champion: Detector) -> Document:
@@ -174,7 +190,7 @@ def judge(run: NightRun, champion: Detector, trained: Sequence[str], verdicts: S
     }
 
 
-def choose(run: NightRun, contestants: Sequence[Contestant], baselines: Sequence[Contestant]) -> Document:
+def choose(run: NightRun, contestants: Sequence[Contestant], baselines: Sequence[Contestant], fence: int) -> Document:
     """Decide the duel. `best` is the challenger to store first: the winner, else the one that is worth most."""
     champion, challengers, rule = contestants[0], contestants[1:], run.settings.rule
     choice = decide(champion, challengers, rule, baselines)
@@ -187,8 +203,7 @@ def choose(run: NightRun, contestants: Sequence[Contestant], baselines: Sequence
         if contestant.name == best or (current.name != best and contestant.worth(rule) > current.worth(rule)):
             of_architecture[_architecture(contestant.name)] = contestant
     others = [contestant.name for contestant in of_architecture.values() if contestant.name != best]
-    # The token of the decision, not of a later run that carries it out: a person may have decided in between.
-    return {"choice": asdict(choice), "best": best, "others": others, "fence": run.fence}
+    return {"choice": asdict(choice), "best": best, "others": others, "fence": fence}
 
 
 def enter(

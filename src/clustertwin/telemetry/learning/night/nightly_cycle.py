@@ -92,7 +92,8 @@ def _run_steps(run: NightRun) -> NightResult:
     notes += judged["notes"]
     contestants = [_contestant(row) for row in judged["contestants"]]
     baselines = [_contestant(row) for row in judged["baselines"]]
-    chosen = once("choose", lambda: night_steps.choose(run, contestants, baselines))
+    fence = begun.get("fence", run.fence)  # an older release did not store it
+    chosen = once("choose", lambda: night_steps.choose(run, contestants, baselines, fence))
     decision = DuelDecision(**chosen["choice"])
     result = NightResult(
         run.day.name,
@@ -105,6 +106,9 @@ def _run_steps(run: NightRun) -> NightResult:
         notes=notes,
     )
 
+    # Training takes long: a person may have frozen learning since the night began.
+    if not run.journal.has("promote") and (stopped := _learning_is_off(run)):
+        return NightResult(run.day.name, "skipped", stopped, champion.version, notes=notes)
     stored = {}
     if chosen["best"]:
         stored = once("enter", lambda: night_steps.enter(run, chosen, result, census, plan, verdicts))
@@ -180,9 +184,10 @@ def _remove_old_files(run: NightRun) -> None:
 
 def _remove_old_versions(run: NightRun, nights: Collection[str]) -> None:
     """Remove the versions of these nights that were never the best of their night and never served."""
-    serving = champion_store.read_champion(run.home)
-    served = {serving.version, serving.base, *serving.before} if serving else set()
-    for version in version_store.versions(run.home) if nights else ():
-        is_best = version.lineage.get("best", True)  # a version of an older home is the best of its night
-        if version.lineage.get("night") in nights and not is_best and version.version not in served:
-            shutil.rmtree(version.directory, ignore_errors=True)
+    stored = version_store.versions(run.home) if nights else ()
+    # A version of an older home is the best of its night.
+    losers = [v for v in stored if v.lineage.get("night") in nights and not v.lineage.get("best", True)]
+    for version in losers:
+        with champion_store.unchanged(run.home) as serving:  # a person may promote one of them meanwhile
+            if not serving or version.version not in (serving.version, serving.base, *serving.before):
+                shutil.rmtree(version.directory, ignore_errors=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from clustertwin.core import files
-from clustertwin.core.errors import InputError
+from clustertwin.core.errors import InputError, OutputError
 
 CrashPoint = Callable[[str], None]
 
@@ -32,7 +32,7 @@ class StepJournal:
     ) -> None:
         self.directory, self.crash_point, self._clock = directory, crash_point, clock
         self.seconds: dict[str, float] = {}
-        files.make_directory(directory)
+        self._make_directory()
 
     def once(self, step: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The result of a step: from its file if it is done, otherwise by running `work`."""
@@ -43,6 +43,11 @@ class StepJournal:
             stored: dict[str, Any] = document["result"]
             return stored
         self.crash_point(f"before {step}")
+        if _identity(self.directory) != self._identity:
+            home = self.directory.parent.parent
+            raise OutputError(
+                f"{home}: was moved, deleted or restored while this night ran; the night ends before {step}"
+            )
         started_s = self._clock()
         result = work()
         self.seconds[step] = self._clock() - started_s
@@ -54,9 +59,25 @@ class StepJournal:
         reread: dict[str, Any] = json.loads(text)["result"]
         return reread
 
+    def has(self, step: str) -> bool:
+        """Whether a step is done."""
+        return (self.directory / f"{step}.json").exists()
+
     def clear(self) -> None:
         shutil.rmtree(self.directory)
+        self._make_directory()
+
+    def _make_directory(self) -> None:
         files.make_directory(self.directory)
+        self._identity = _identity(self.directory)
+
+
+def _identity(directory: Path) -> tuple[int, int] | None:
+    try:
+        status = directory.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def read_document(path: Path) -> dict[str, Any]:
