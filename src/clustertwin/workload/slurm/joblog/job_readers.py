@@ -325,9 +325,7 @@ def _sacct_job(cells: dict[str, str], report: SiteReport, place: str) -> SlurmJo
     submit, start, end = (_field(cells, name, _time_s) for name in ("Submit", "Start", "End"))
     if math.isnan(submit):
         raise ValueError("no time of submission")
-    tres = _field(cells, "ReqTRES", lambda text: parse_tres(re.sub(r"billing=[^,]*,?", "", text)))
-    nodes = _field(cells, "ReqNodes", lambda text: parse_size(text or f"{tres.get('node', 0):.0f}")) or 1
-    cpus = _field(cells, "ReqCPUS", lambda text: parse_size(text or f"{tres.get('cpu', 0):.0f}")) or 1
+    tres, nodes, cpus = _requested(cells, report, place)
     held = _field(cells, "NodeList", _node_list)
     if state == "CANCELLED" and start == end and not held:
         start = math.nan  # it never started: older versions of Slurm print its end as its start
@@ -381,6 +379,24 @@ def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str) 
     )  # fmt: skip
 
 
+def _requested(cells: dict[str, str], report: SiteReport, place: str) -> tuple[dict[str, float], int, int]:
+    """TRES, nodes and CPUs of a job. A log without columns of requests has what jobs were given instead."""
+    asks = {"ReqNodes", "ReqCPUS", "ReqTRES"} & cells.keys()
+    given = {"AllocNodes", "NNodes", "AllocCPUS", "NCPUS", "AllocTRES"} & cells.keys()
+    if not asks:
+        what = "as large as what they were given" if given else "one CPU for each job"
+        report.add("assumed", f"no column ReqCPUS, ReqNodes or ReqTRES: {what}", place)
+    tres_name, *names = ("ReqTRES", "ReqNodes", "ReqCPUS") if asks else ("AllocTRES", "AllocNodes", "AllocCPUS")
+    tres = _field(cells, tres_name, lambda text: parse_tres(re.sub(r"billing=[^,]*,?", "", text)))
+    if not asks:
+        names = [name if name in cells else old for name, old in zip(names, ("NNodes", "NCPUS"), strict=True)]
+    sizes = [
+        _field(cells, name, lambda text, key=key: parse_size(text or f"{tres.get(key, 0):.0f}")) or 1
+        for name, key in zip(names, ("node", "cpu"), strict=True)
+    ]
+    return tres, sizes[0], sizes[1]
+
+
 def _field(cells: dict[str, str], name: str, parse: Callable[[str], Parsed]) -> Parsed:
     """A column's value; its name is part of the reason if it cannot be read."""
     try:
@@ -411,7 +427,7 @@ def _node_list(text: str) -> tuple[str, ...]:
 
 def _run_s(cells: dict[str, str], start: float, end: float) -> float:
     if math.isnan(start):
-        return math.inf
+        return _field(cells, "ElapsedRaw", lambda text: float(text) if text.isdigit() else 0.0) or math.inf
     if cells.get("ElapsedRaw", "").isdigit() and not math.isnan(end):
         return _field(cells, "ElapsedRaw", parse_number)
     return end - start if not math.isnan(end) else math.inf
