@@ -26,7 +26,7 @@ dl.facts dd { margin: 0; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; font-size: 0.9rem; }
 th, td { padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--back); }
 tr.yard td { background: var(--tint); color: var(--soft); }
 svg { width: 100%; height: auto; font: 10px system-ui, sans-serif; }
 h1, td, .key > * { overflow-y: clip; }
@@ -51,7 +51,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], baselines: i
     for i, row in enumerate(rows):
         cells = "".join(f"<td>{escape(f'{cell:.4g}' if isinstance(cell, float) else str(cell))}</td>" for cell in row)
         lines.append(f"<tr{' class=yard' if i < baselines else ''}>{cells}</tr>")
-    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+    body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
+    return f"<div class=scroll tabindex=0><table>{body}</table></div>"
 
 
 def plot_text(name: str) -> str:
