@@ -16,6 +16,12 @@ class MeanInterval:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        """`2,357 (95 %: 1,542 to 3,290)`."""
+        mean, low, high = (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" for value in
+                           (self.mean, self.low, self.high))  # fmt: skip
+        return f"{mean} (95 %: {low} to {high})"
+
 
 @dataclass(frozen=True, slots=True)
 class ScheduleMetrics:
