@@ -205,7 +205,7 @@ def _cut(name: str, widest: int = WIDEST) -> str:
 
 def _node_cells(line: NodeLine) -> tuple[str | Text, ...]:
     score = Text(number(line.score), style="bold red" if line.anomalous else "")
-    return _cut(line.node), score, f"{line.anomalous} of {line.threads}", line.state
+    return _cut(line.node), score, f"{UNKNOWN if isnan(line.score) else line.anomalous} of {line.threads}", line.state
 
 
 def _job_cells(line: JobLine) -> tuple[str | Text, ...]:
