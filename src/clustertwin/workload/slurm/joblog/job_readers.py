@@ -82,7 +82,8 @@ def read_log(path: Path) -> SlurmLog:
         raise TraceError(path, f"the columns are separated by {separator[0][0]!r}; sacct --parsable2 uses '|'", 1)
     if "\0" in first:
         raise TraceError(path, "the text has zero bytes: UTF-16 without a byte-order mark? Convert it to UTF-8", 1)
-    raise TraceError(path, "neither sacct --parsable2 with the column Submit nor an event file that begins with -dt", 1)
+    reason = "neither sacct --parsable2 with the column Submit nor an event file that begins with -dt"
+    raise TraceError(path, f"{reason}; `twin trace convert LOG log.sacct` makes one of another job log", 1)
 
 
 def _text(path: Path) -> str:
@@ -390,11 +391,9 @@ def _requested(cells: dict[str, str], report: SiteReport, place: str) -> tuple[d
     tres = _field(cells, tres_name, lambda text: parse_tres(re.sub(r"billing=[^,]*,?", "", text)))
     if not asks:
         names = [name if name in cells else old for name, old in zip(names, ("NNodes", "NCPUS"), strict=True)]
-    sizes = [
-        _field(cells, name, lambda text, key=key: parse_size(text or f"{tres.get(key, 0):.0f}")) or 1
-        for name, key in zip(names, ("node", "cpu"), strict=True)
-    ]
-    return tres, sizes[0], sizes[1]
+    nodes = _field(cells, names[0], lambda text: parse_size(text or f"{tres.get('node', 0):.0f}")) or 1
+    cpus = _field(cells, names[1], lambda text: parse_size(text or f"{tres.get('cpu', 0):.0f}")) or 1
+    return tres, nodes, cpus
 
 
 def _field(cells: dict[str, str], name: str, parse: Callable[[str], Parsed]) -> Parsed:
