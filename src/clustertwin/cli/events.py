@@ -135,7 +135,7 @@ def _print(cases: list[Case], json: bool) -> None:
         )
         for case in cases
     ]
-    columns = ("event", "since", "duration", "what", "nodes", "owner", "score", "verdict")
+    columns = ("event", "since", "duration", "what", "nodes", "owner", "strength", "verdict")
     print_table("", columns, rows, ("event",), instead="No events.")
 
 

@@ -77,7 +77,7 @@ def _service(url: str, token: str) -> None:
     jobs = [[line.job, line.owner, line.node, line.threads, duration(line.running_s)] for line in board.jobs]
     print_table("jobs", ["job", "owner", "nodes", "threads", "running for"], jobs, instead="No jobs are running.")
     events = [[line.event_id, line.title, line.node, number(line.score), line.why] for line in board.events]
-    print_table("open events", ["event", "what", "nodes", "score", "why"], events, instead="No open events.")
+    print_table("open events", ["event", "what", "nodes", "strength", "why"], events, instead="No open events.")
 
 
 def _threads(exporter: str, seconds: float, json: bool) -> None:

@@ -76,7 +76,7 @@ class TopApp(App[None]):
     def on_mount(self) -> None:
         self._table("nodes").add_columns("node", "score", "unusual", "state")
         self._table("jobs").add_columns("job", "owner", "thr", "running")
-        self._table("events").add_columns("what", "since", "score", "verdict", "event")
+        self._table("events").add_columns("what", "since", "strength", "verdict", "event")
         self._show(self.board)
         self.run_worker(self._follow, thread=True)
 
