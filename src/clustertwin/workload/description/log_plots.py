@@ -65,7 +65,8 @@ def _users(axis: Any, jobs: Jobs) -> None:
     _, counts = np.unique(jobs.user, return_counts=True)
     share = np.sort(counts)[::-1].cumsum() / len(jobs)
     axis.plot(np.arange(1, len(share) + 1), share, color=INK, marker="." if len(share) < 60 else "")
-    axis.set(xscale="log", ylim=(0, 1.02), xlabel="busiest users", ylabel="share of their jobs", title="Users")
+    axis.set(xscale="log", ylim=(0, 1.02), xlabel="number of the busiest users",
+             ylabel="their share of all jobs", title="Users")  # fmt: skip
 
 
 def _bars(axis: Any, labels: Any, heights: tuple[float, ...], xlabel: str, ylabel: str) -> None:
