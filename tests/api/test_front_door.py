@@ -50,6 +50,8 @@ def test_arguments_of_another_kind_are_named():
 
 def test_a_mean_prints_as_a_number_and_its_interval():
     assert str(MeanInterval(2357.1, 1541.8, 3289.8)) == "2,357 (95 %: 1,542 to 3,290)"
+    metrics = ct.simulate(ct.example_log(50)).metrics()
+    assert f"mean wait {metrics.wait_s} s, bounded slowdown {metrics.bounded_slowdown}" in repr(metrics)
     assert str(MeanInterval(3.6851, 2.8951, 4.591)) == "3.69 (95 %: 2.9 to 4.59)"
 
 

@@ -120,6 +120,8 @@ def evaluate_policies(options: EvaluateOptions) -> list[dict[str, Any]]:
     for first, last in ranges:
         if not 0 <= first < min(last, len(jobs)):
             raise SettingsError(f"--window {first}:{last} has no job; the log has jobs 0:{len(jobs)}")
+        if last > len(jobs):
+            err.print(f"--window {first}:{last}: the log ends with job {len(jobs):,}, so the window does too")
     admissions = [admit(jobs.take(slice(first, last)), procs, unit=options.unit) for first, last in ranges]
     windows = [admission.records for admission in admissions]
     remarks: Counter[str] = Counter()
