@@ -35,10 +35,11 @@ def draw(jobs: Jobs, described: LogDescription, title: str = "") -> Any:
 def page(jobs: Jobs, described: LogDescription, title: str) -> str:
     """The same figure as one self-contained HTML file."""
     out = io.StringIO()
-    draw(jobs, described, title).savefig(out, format="svg", metadata={"Date": None})
+    draw(jobs, described).savefig(out, format="svg", metadata={"Date": None})
     svg = out.getvalue()[out.getvalue().index("<svg") :]
     head = f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title>"
-    return f"{head}<style>svg {{ width: 100%; height: auto; background: white }}</style>{svg}</html>\n"
+    style = "h1 { font: bold 1.5rem system-ui, sans-serif } svg { width: 100%; height: auto; background: white }"
+    return f"{head}<style>{style}</style><main><h1>{escape(title)}</h1>{svg}</main></html>\n"
 
 
 def _sizes(axis: Any, jobs: Jobs, described: LogDescription) -> None:

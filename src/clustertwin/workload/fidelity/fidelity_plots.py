@@ -30,7 +30,7 @@ def distributions(real: ComparedLog, others: list[ComparedLog], names: tuple[str
         axis.xaxis.set_minor_formatter("")  # on an axis of one decade, their labels would lie one upon the other
     for axis in list(axes.flat)[len(names) :]:
         axis.set_visible(False)
-    return svg(plot, "cdf")
+    return svg(plot, "cdf", "Cumulative distributions of the real and the synthetic logs")
 
 
 def _styled(real: ComparedLog, others: list[ComparedLog]) -> list[tuple[ComparedLog, str, float]]:
@@ -57,7 +57,7 @@ def heat_maps(real: ComparedLog, others: list[ComparedLog], names: tuple[str, ..
                 axis.text(j, i, f"{value:.2f}", ha="center", va="center", color=colour)
     for axis in list(axes.flat)[len(logs) :]:
         axis.set_visible(False)
-    return svg(plot, "heat")
+    return svg(plot, "heat", "Rank correlations between the columns of each log")
 
 
 def arrival_plots(real: ComparedLog, others: list[ComparedLog]) -> str:
@@ -77,4 +77,4 @@ def arrival_plots(real: ComparedLog, others: list[ComparedLog]) -> str:
     axes[1, 0].set(xlabel=f"hour of the day{since}", ylim=(0, None), title="Submissions by hour")
     axes[1, 1].set(xlabel=f"weekday{since}", ylim=(0, None), title="Submissions by weekday")
     axes[1, 1].set_xticks(range(7), ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"))
-    return svg(plot, "arrive")
+    return svg(plot, "arrive", "Arrivals of the real and the synthetic logs")
