@@ -3,18 +3,17 @@
     import clustertwin as ct
 
     log = ct.read_log("theta.swf")                    # a job log
-    synthetic = ct.generate(log, seed=1)              # one that a scheduler experiences alike
-    ct.simulate(synthetic, policy="sjf").metrics()    # and schedule
+    synthetic = ct.generate(log, seed=1)              # a log on which a scheduler behaves as on the real one
+    ct.simulate(synthetic, policy="sjf").metrics()    # waits and slowdowns under a policy
     cluster = ct.simulate_cluster(fault="hung-rank")  # telemetry of every thread
     ct.load_detector().events(cluster)                # what is wrong with which job
 
-A name is imported when you use it: `import clustertwin` loads neither numpy nor torch, and not even `typing`.
-`__init__.pyi` tells type checkers the same names.
+Each of the names in `dir(ct)` has help with an example: `help(ct.simulate)`. A name is imported when you first use it.
 """
 
 from __future__ import annotations
 
-from clustertwin import gymnasium_hook
+from clustertwin import gymnasium_hook  # `import clustertwin` loads neither numpy nor torch, and not even `typing`
 
 __version__ = "0.1.0"
 
@@ -46,7 +45,11 @@ __all__ = ["__version__", *_MODULES]
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        raise AttributeError(f"module 'clustertwin' has no attribute {name!r}")
+        from difflib import get_close_matches
+
+        near = [] if name.startswith("_") else get_close_matches(name, _MODULES, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"module 'clustertwin' has no attribute {name!r}{hint}")
     from importlib import import_module
 
     try:
@@ -63,7 +66,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+    return sorted(__all__)
 
 
 gymnasium_hook.install()

@@ -26,7 +26,7 @@ dl.facts dd { margin: 0; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; font-size: 0.9rem; }
 th, td { padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--back); }
 tr.yard td { background: var(--tint); color: var(--soft); }
 svg { width: 100%; height: auto; font: 10px system-ui, sans-serif; }
 h1, td, .key > * { overflow-y: clip; }
@@ -40,18 +40,20 @@ INK = "#0a0b0c"  # replaced by the page's text colour
 
 def page(title: str, body: str) -> str:
     """The complete document; `body` is HTML."""
+    main = body if "<main" in body else f"<main>{body}</main>"
     head = '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
-    return f"{head}<title>{escape(title)}</title><style>{STYLE}</style>{body}</html>\n"
+    return f"{head}<title>{escape(title)}</title><style>{STYLE}</style>{main}</html>\n"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], baselines: int = 0) -> str:
     """A table whose first `baselines` rows are shaded; floats have four significant digits."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    head = "".join(f"<th>{escape(name)}</th>" if name else "<td></td>" for name in columns)
     lines = []
     for i, row in enumerate(rows):
         cells = "".join(f"<td>{escape(f'{cell:.4g}' if isinstance(cell, float) else str(cell))}</td>" for cell in row)
         lines.append(f"<tr{' class=yard' if i < baselines else ''}>{cells}</tr>")
-    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+    body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
+    return f"<div class=scroll tabindex=0><table>{body}</table></div>"
 
 
 def plot_text(name: str) -> str:
@@ -76,14 +78,19 @@ def figure(width: float, height: float, rows: int, columns: int) -> tuple[Any, A
     return drawing, axes
 
 
-def svg(drawing: Any, name: str) -> str:
-    """A figure as an <svg> element: ids prefixed by `name`, text in the page's colour, scaled to the page's width."""
+def svg(drawing: Any, name: str, about: str = "Figure") -> str:
+    """A figure as an <svg> element: ids prefixed by `name`, text in the page's colour, scaled to the page's width.
+
+    A screen reader says `about` and the titles of the panels.
+    """
+    titles = ", ".join(filter(None, (axis.get_title() for axis in drawing.axes)))
+    label = escape(f"{about}: {titles}" if titles else about, quote=True)
     out = io.StringIO()
     with require("matplotlib", "plots").rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         drawing.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = out.getvalue()[out.getvalue().index("<svg") :]
     text = re.sub(r'<svg [^>]*?width="[^"]*"[^>]*?(viewBox="[^"]*")[^>]*>|<svg [^>]*?(viewBox="[^"]*")[^>]*>',
-                  lambda match: f'<svg role="img" xmlns="http://www.w3.org/2000/svg" '
+                  lambda match: f'<svg role="img" aria-label="{label}" xmlns="http://www.w3.org/2000/svg" '
                   f'xmlns:xlink="http://www.w3.org/1999/xlink" {match[1] or match[2]}>', text, count=1)  # fmt: skip
     # Several figures share one page, so their ids must differ.
     text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", text)

@@ -71,6 +71,11 @@ def test_looks_that_are_too_far_apart_are_refused(detector: Detector):  # noqa: 
         TraceDetector(detector).events(ct.simulate_cluster(minutes=3), every_s=60)
 
 
+def test_a_job_log_is_no_telemetry(detector: Detector):  # noqa: F811
+    with pytest.raises(ct.TwinError, match="telemetry is a recording or traces, not Jobs"):
+        TraceDetector(detector).events(ct.example_log(50))
+
+
 def test_telemetry_that_is_too_short_is_refused(detector: Detector):  # noqa: F811
     with pytest.raises(ct.TwinError, match="needs 100 s"):
         TraceDetector(detector).events(ct.simulate_cluster(minutes=1))

@@ -15,6 +15,7 @@ import pytest
 import clustertwin as ct
 from clustertwin.api.job_logs import _as_slurm
 from clustertwin.core.tables import html_table
+from clustertwin.workload.simulator.scheduling_metrics import MeanInterval
 
 STUB = Path(ct.__file__).with_suffix(".pyi")
 
@@ -28,6 +29,30 @@ def test_every_name_of_the_table_can_be_used_and_is_listed():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         ct.nonsense  # noqa: B018
+
+
+def test_a_misspelt_name_gets_a_suggestion():
+    with pytest.raises(AttributeError, match="did you mean 'simulate_site'"):
+        ct.simulate_siet  # noqa: B018
+
+
+def test_completion_offers_public_names_only():
+    assert dir(ct) == sorted(ct.__all__)
+
+
+def test_arguments_of_another_kind_are_named():
+    log = ct.example_log(50)
+    with pytest.raises(ct.TwinError, match=r"generate\(log, generator='lublin'\)"):
+        ct.generate(log, "lublin")
+    with pytest.raises(ct.TwinError, match="procs is a whole number of cpus, not '64'"):
+        ct.simulate(log, procs="64")
+
+
+def test_a_mean_prints_as_a_number_and_its_interval():
+    assert str(MeanInterval(2357.1, 1541.8, 3289.8)) == "2,357 (95 %: 1,542 to 3,290)"
+    metrics = ct.simulate(ct.example_log(50)).metrics()
+    assert f"mean wait {metrics.wait_s} s, bounded slowdown {metrics.bounded_slowdown}" in repr(metrics)
+    assert str(MeanInterval(3.6851, 2.8951, 4.591)) == "3.69 (95 %: 2.9 to 4.59)"
 
 
 def test_type_checkers_know_the_same_names():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clustertwin.cli import COMMANDS
+from clustertwin.cli import COMMANDS, SECTIONS
 from clustertwin.cli.output import print_table
 
 ROOT = Path(__file__).parents[2]
@@ -119,3 +119,26 @@ def test_a_name_in_a_table_is_neither_markup_nor_a_control_sequence(capsys):
     shown = capsys.readouterr().out
     assert "[/title]" in shown
     assert "[/x] :bomb: [red]\\x1b[2J" in shown
+
+
+def test_each_command_is_in_one_part_of_the_help():
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("words", [["trace", "generate"], ["campaign", "run"], ["sched", "simulate"]])
+def test_the_help_names_types_and_bounds_in_the_words_of_a_shell(twin_here, words):
+    shown = twin_here(*words, "--help").stdout
+    assert all(python not in shown for python in ("range>", "list[", "<=", ">=", "4294967295", "2147483648"))
+    assert "<text>" in shown
+    assert "at least 1" in shown or "0.001" in shown
+
+
+def test_a_command_explains_itself_with_a_single_letter(twin_here):
+    shown = twin_here("sched", "simulate", "-h")
+    assert (shown.returncode, shown.stdout) == (0, twin_here("sched", "simulate", "--help").stdout)
+
+
+def test_a_title_that_is_longer_than_its_table_stays_on_one_line(capsys):
+    title = "log.swf: 1 window, backfilling: none"
+    print_table(title, ["policy"], [["sjf"]])
+    assert title in capsys.readouterr().out.splitlines()

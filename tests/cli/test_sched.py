@@ -76,6 +76,11 @@ def test_evaluate_names_a_window_without_jobs(log: Path, window: str):
         call("evaluate", log, "--policy", "sjf", "--window", window)
 
 
+def test_evaluate_says_that_a_window_is_cut_by_the_end_of_the_log(log: Path, twin_here):
+    done = twin_here("sched", "evaluate", log, "--window", "200:800", "--policy", "sjf", "--json")
+    assert "--window 200:800: the log ends with job 300" in done.stderr
+
+
 def test_evaluate_prints_the_mean_over_windows(log: Path):
     (row,) = call("evaluate", log, "--policy", "sjf", "--window", "0:100", "--window", "100:200", "--json")
     assert row["bounded_slowdown"] == pytest.approx(np.mean(row["windows"]))

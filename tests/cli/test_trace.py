@@ -117,4 +117,7 @@ def test_compare_writes_a_scorecard_and_one_self_contained_page(twin, source, tm
     assert "prefers-color-scheme: dark" in page
     for outside in ("<script", "<link", "src=", "@import", "url(http"):
         assert outside not in page
+    waits = cards[-1]["scheduler"]["EASY"]["synthetic"]["wait_s"]
+    assert f"Its jobs wait {waits:,.0f} s on average under EASY" in page
+    assert page.index("in short") < page.index("<table"), "what the tables say comes before them"
     assert twin("compare", source, tmp_path / "twin.csv", "--out", tmp_path / "out").returncode == 1

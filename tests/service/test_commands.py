@@ -16,8 +16,10 @@ import pytest
 from tests.servers import free_address
 from tests.service.web.test_api import EVENT, WHY
 
+from clustertwin.cli.up import print_address
 from clustertwin.service.store.event_store import Store
 from clustertwin.service.store.tokens import Tokens
+from clustertwin.service.web.binding import Binding
 
 
 @pytest.fixture
@@ -40,6 +42,20 @@ def test_events_are_listed_confirmed_and_undone_from_the_shell(twin_here, home):
     assert json.loads(twin("events", "undo", "e1", "--home", home, "--json").stdout)[0]["verdict"] == ""
     unknown = twin("events", "dismiss", "nonsense", "--home", home)
     assert (unknown.returncode, unknown.stderr.strip()) == (1, "twin: there is no event 'nonsense'")
+
+
+def test_a_verdict_that_does_not_exist_is_no_empty_list(twin_here, home):
+    refused = twin_here("events", "list", "--home", home, "--verdict", "confirm")
+    assert refused.returncode == 2
+    assert "unknown verdict 'confirm'; use one of confirmed, dismissed, new-normal" in refused.stderr
+
+
+def test_a_service_says_what_it_watches_and_how_to_see_it_from_a_desk(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 5 10.0.0.2 22")
+    print_address(Binding(), tmp_path, False, "this machine")
+    told = capsys.readouterr().err
+    assert "It watches this machine. The first scores come after" in told
+    assert "ssh -L 8790:127.0.0.1:8790" in told
 
 
 def test_tokens_are_created_listed_and_removed(twin_here, home):

@@ -149,6 +149,14 @@ def test_variables_override_the_file_and_commas_separate_lists():
             "twin.toml:2: there is no setting clusters.a.lnk; did you mean clusters.a.link?",
         ),
         ("[source]\nkind = 'prometheus'\n", "twin.toml:1: source: kind prometheus needs url"),
+        (
+            "[source]\nkind = 'exporters'\n",
+            'twin.toml:1: source: kind exporters needs urls, a list such as ["http://n1:9752"]',
+        ),
+        (
+            "[source]\nkind = 'exporters'\nurls = 'n1:9752'\n",
+            "twin.toml:3: source.urls: Input should be a list in brackets",
+        ),
         ("[events]\nneeded_s = 99\nof_s = 9\n", "twin.toml:1: events: needed_s 99 is larger than of_s 9"),
         ("[scoring]\nstride_s = 1\nengine = 'dask'\n", "twin.toml:3: scoring.engine: Input should be 'here' or 'ray'"),
         (

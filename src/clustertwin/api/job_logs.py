@@ -57,6 +57,8 @@ def generate(
     >>> len(synthetic), bool((synthetic.run_s > 0).all())
     (200, True)
     """
+    if isinstance(jobs, str):
+        raise SettingsError(f"jobs is a number, not {jobs!r}; name the generator: generate(log, generator={jobs!r})")
     real, rng = _jobs(log), np.random.default_rng(seed)
     fitted = make(generator).fit(real, rng)
     change = change or WorkloadChange()
@@ -90,6 +92,8 @@ def simulate(
     """
     jobs = _jobs(log)
     unit = counted_unit(jobs)
+    if procs is not None and not isinstance(procs, int | np.integer):
+        raise SettingsError(f"procs is a whole number of {unit}, not {procs!r}")
     return simulate_jobs(jobs, procs or machine_size(jobs), policy, backfill, unit=unit, kill_at_limit=kill_at_limit)
 
 

@@ -135,7 +135,7 @@ class ThreadScores(ColumnTable):
         Unusual work may be new and healthy, so a score opens no event: `TraceDetector.events` asks for harm and change.
         """
         frame = self.to_pandas()
-        return frame[frame.score > self.threshold].sort_values("score", ascending=False)
+        return frame[frame.score > self.threshold].sort_values(["score", "time_s"], ascending=[False, True])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -188,7 +188,10 @@ def traces_of(telemetry: Telemetry | Iterable[Trace]) -> list[Trace]:
         telemetry = [telemetry]
     if isinstance(telemetry, Recording):
         return [telemetry.trace(node) for node in telemetry.nodes]
-    traces = list(telemetry)
+    try:
+        traces = list(telemetry)
+    except TypeError:
+        traces = [telemetry]  # type: ignore[list-item]
     for trace in traces:
         if not isinstance(trace, Trace):
             kind = type(telemetry).__name__

@@ -44,6 +44,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
 }
 
+#: the parts of `twin --help` -> their commands
+SECTIONS = {
+    "Begin": ("demo", "up", "doctor"),
+    "Watch": ("serve", "exporter", "top", "record", "recording"),
+    "Judge and act": ("events", "digest", "job", "evidence", "act", "savings", "silence", "maintenance"),
+    "Learn": ("learn", "model", "train", "campaign", "study"),
+    "Job logs and scheduling": ("trace", "sched"),
+    "Administer": ("token", "audit", "backup", "restore"),
+}
+
 #: command, or command and its first word -> the extra to name if a package of it is missing
 NEEDED = {
     "doctor": "cli",
@@ -148,7 +158,7 @@ def _main() -> None:
         if (missing.name or "").startswith("clustertwin"):
             raise
         sys.exit(_without_library(sys.argv[1:], missing))
-    sys.exit(run(COMMANDS, NEEDED))
+    sys.exit(run(COMMANDS, NEEDED, SECTIONS))
 
 
 def _without_library(words: list[str], missing: ModuleNotFoundError) -> int:

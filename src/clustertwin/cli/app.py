@@ -52,7 +52,7 @@ def _reader_is_gone() -> bool:
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
-def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
+def run(commands: dict[str, tuple[str, str]], needed: dict[str, str], sections: dict[str, tuple[str, ...]]) -> int:
     """The exit code of `twin` with these commands. `needed` names the extra of a command, or of one of its parts."""
     called = ""
 
@@ -90,14 +90,17 @@ def run(commands: dict[str, tuple[str, str]], needed: dict[str, str]) -> int:
             return result
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
-            with formatter.section("Commands"):
-                formatter.write_dl([(name, line) for name, (_, line) in commands.items()])
+            widest = max(map(len, commands))
+            for title, names in sections.items():
+                with formatter.section(title):
+                    formatter.write_dl([(name.ljust(widest), commands[name][1]) for name in names])
 
     app = typer.Typer(
         cls=Lazy,
         no_args_is_help=True,
         help="A digital twin of a compute cluster.",
-        epilog="Begin with `twin demo`. `twin COMMAND --help` ends with examples.",
+        context_settings={"help_option_names": ["--help", "-h"]},
+        epilog="Begin with `twin demo`. `twin COMMAND --help` explains a command and ends with examples.",
         rich_markup_mode=None,
     )
 

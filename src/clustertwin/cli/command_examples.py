@@ -1,7 +1,12 @@
-"""An example or two for each command: the words of a command -> the lines that its `--help` ends with."""
+"""An example or two for each command: the words of a command -> the lines that its `--help` ends with.
+
+Types and bounds of options are shown in the words of a shell, not of Python.
+"""
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from typing import Any
 
 #: The words of a command -> what a person might type after `twin`.
@@ -91,7 +96,30 @@ def attach(command: Any, words: str) -> None:
     """Give a command, or each command of a group, its examples."""
     for name, inner in getattr(command, "commands", {}).items():
         attach(inner, f"{words} {name}")
+    for parameter in command.params:
+        if hasattr(parameter, "display_type"):
+            parameter.display_type = partial(_plain_type, parameter.display_type)
+            parameter._get_number_range_help_str = partial(_plain_range, parameter)
     if lines := EXAMPLES.get(words, ()):
         heading = "Examples:" if len(lines) > 1 else "Example:"
         # \b keeps the line breaks of a paragraph.
         command.epilog = "\n".join(["\b", heading, *(f"  twin {line}" for line in lines)])
+
+
+#: A bound beyond this keeps absurd numbers out. It does not help a reader.
+MOST_TOLD = 1e8
+
+
+def _plain_type(typed: Any, ctx: Any = None) -> str:
+    """`<int range>`, `<list[str]>` and `<list[Path]>` -> `<int>`, `<text>` and `<path>`."""
+    plain = re.sub(r"^<list\[(.*)\]>$", r"<\1>", typed(ctx=ctx)).replace(" range>", ">")
+    return {"<str>": "<text>", "<Path>": "<path>", "<%Y-%m-%d>": "<date>"}.get(plain, plain)
+
+
+def _plain_range(parameter: Any) -> str | None:
+    """`1<=x<=30` -> `1 to 30`."""
+    low = parameter.min or None
+    high = None if parameter.max is None or parameter.max >= MOST_TOLD else parameter.max
+    if high is None:
+        return None if low is None else f"at least {low:g}"
+    return f"at most {high:g}" if parameter.min is None else f"{parameter.min:g} to {high:g}"

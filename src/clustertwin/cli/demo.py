@@ -109,10 +109,12 @@ def _show(event: dict[str, Any], page: str, story: DemoStory, options: DemoOptio
     for line in (event.get("title"), event["why"]["sentence"]):
         if line:
             teller.say(line)
-    teller.tell(f"Judge it: {page}")
-    if not options.stop:
+    if options.stop:
+        teller.tell("The demo stops and removes its data. Without --stop, you judge the event on its page.")
+    else:
+        teller.tell(f"Judge it: {page}")
         teller.say("Ctrl-C stops the demo and removes its data. `twin up` watches this machine.")
-    if options.browser:
+    if options.browser and not options.stop:
         from clustertwin.cli.up import open_browser
 
         open_browser(page)

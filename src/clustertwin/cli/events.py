@@ -13,6 +13,7 @@ import typer
 from clustertwin.cli.app import group
 from clustertwin.cli.home import Home, open_store
 from clustertwin.cli.output import Json, print_json, print_table
+from clustertwin.core.errors import SettingsError
 from clustertwin.core.formatting import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -36,8 +37,10 @@ def list_(
     json: bool = Json,
 ) -> None:
     """List events, newest first."""
-    from clustertwin.service.store.event_store import Filter
+    from clustertwin.service.store.event_store import VERDICTS, Filter
 
+    if verdict and verdict not in VERDICTS:
+        raise SettingsError(f"unknown verdict {verdict!r}; use one of {', '.join(VERDICTS)}, or '' for none")
     cases = open_store(home).events(Filter(open, verdict, node, job), limit)
     _print(cases, json)
 
@@ -132,7 +135,7 @@ def _print(cases: list[Case], json: bool) -> None:
         )
         for case in cases
     ]
-    columns = ("event", "since", "duration", "what", "nodes", "owner", "score", "verdict")
+    columns = ("event", "since", "duration", "what", "nodes", "owner", "strength", "verdict")
     print_table("", columns, rows, ("event",), instead="No events.")
 
 

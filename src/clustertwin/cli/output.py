@@ -79,8 +79,7 @@ def print_table(
     if instead and not rows:
         typer.echo(instead)
         return
-    heading = Text(title) if title else None
-    table = Table(title=heading, title_justify="left", header_style="bold", show_header=any(columns))
+    table = Table(header_style="bold", show_header=any(columns))
     for i, column in enumerate(columns):
         numeric = all(isinstance(row[i], int | float) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", no_wrap=column in whole)
@@ -94,6 +93,8 @@ def print_table(
     if needed > console.width:
         _print_records(title, columns, cells)
     else:
+        if title:  # not the table's own, which would be wrapped to its width
+            console.print(Text(title, style="italic"))
         console.print(table)
 
 

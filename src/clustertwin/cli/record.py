@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -117,7 +117,8 @@ def _range(options: RecordOptions) -> tuple[Iterable[Trace], int]:
 
 
 def _report_hole(start_s: int, end_s: int) -> None:
-    err.print(f"no samples between {start_s} and {end_s}: left out")
+    first, last = (datetime.fromtimestamp(each, UTC).strftime("%Y-%m-%d %H:%M:%S") for each in (start_s, end_s))
+    err.print(f"no samples from {first} to {last} UTC: left out", soft_wrap=True)
 
 
 def _epoch_s(text: str, option: str) -> int:

@@ -6,15 +6,21 @@ from collections import Counter
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, err, print_json, print_table
 
+if TYPE_CHECKING:
+    from clustertwin.telemetry.recording.recording_summary import Summary
+
 app = group("Recordings: their content, and their export to other tools.")
 
 Directory = typer.Argument(..., help="A recording, or a directory with recordings below it.")
+#: A shorter recording has more bytes of headers than of samples.
+SHORT_S = 600
 Length = typer.Option(100, "--window-s", min=1, help="Length of a window in seconds.")
 
 
@@ -30,17 +36,26 @@ def info(directory: Path = Directory, window_s: int = Length, json: bool = Json)
         return
     for summary in summaries:
         rows = [
-            ("campaign", f"{summary.campaign} {summary.split}".strip() or "-"),
+            *([("campaign", f"{summary.campaign} {summary.split}".strip())] if summary.campaign else []),
             ("nodes", ", ".join(f"{node} ({threads} threads)" for node, threads in summary.nodes.items())),
             ("channels", ", ".join(summary.channels)),
             ("from", datetime.fromtimestamp(summary.start_s, UTC).isoformat()),
             ("to", f"{datetime.fromtimestamp(summary.end_s, UTC).isoformat()} ({summary.end_s - summary.start_s} s)"),
             ("samples", f"{summary.samples:,} ({summary.missing_ratio:.1%} of the thread-seconds missing)"),
-            ("size", f"{summary.size_bytes:,} bytes, {summary.bytes_per_sample:.3f} per sample"),
+            ("size", f"{summary.size_bytes:,} bytes, {summary.bytes_per_sample:.3f} per sample{_of_short(summary)}"),
             ("jobs", summary.jobs),
-            ("windows", ", ".join(f"{count} {kind}" for kind, count in summary.windows.items()) or "none"),
+            (
+                "windows",
+                ", ".join(f"{count} {kind}" for kind, count in summary.windows.items())
+                or f"none: a window is {window_s} s of one thread",
+            ),
         ]
         print_table(summary.directory, ("", ""), rows)
+
+
+def _of_short(summary: Summary) -> str:
+    """Why a short recording has many bytes for each sample."""
+    return "" if summary.end_s - summary.start_s >= SHORT_S else " (a short recording is mostly headers)"
 
 
 @app.command()

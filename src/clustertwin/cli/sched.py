@@ -78,7 +78,8 @@ def train(options: TrainOptions) -> None:
     if options.json:
         print_json({**summary, "rounds": [asdict(entry) for entry in trained.rounds]})
     else:
-        print_table("trained", list(summary), [list(summary.values())])
+        print_table("trained", ["policy", "slowdown relative to SJF, on the selection", "seconds"],
+                    [list(summary.values())])  # fmt: skip
 
 
 @app.command()

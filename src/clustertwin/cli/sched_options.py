@@ -14,7 +14,8 @@ from clustertwin.cli.output import Json
 
 TraceArgument = Annotated[Path, log_argument("A job log: SWF, sacct, CSV or Parquet")]
 Procs = Annotated[
-    int, typer.Option(min=0, max=2**31, help="Size of the machine; by default the size that the log states.")
+    int,
+    typer.Option(min=0, max=2**31, show_default=False, help="Size of the machine; by default that of the log."),
 ]
 Unit = Annotated[Literal["cpus", "nodes"], typer.Option(help="What jobs and the machine are counted in.")]
 Lenient = Annotated[bool, typer.Option("--lenient", help="Repair faulty lines of the log instead of refusing it.")]
@@ -76,7 +77,9 @@ class SimulateOptions:
         Path | None,
         typer.Option(help="Draw the first schedule to this file: .html zooms; .png and .svg need matplotlib."),
     ] = None
-    hours: Annotated[tuple[float, float], typer.Option(help="FROM TO: draw only these hours of the log.")] = (0.0, 0.0)
+    hours: Annotated[
+        tuple[float, float], typer.Option(show_default=False, help="FROM TO: draw only these hours of the log.")
+    ] = (0.0, 0.0)
     lenient: Lenient = False
     force: Annotated[bool, typer.Option("--force", help="Overwrite --out and --gantt.")] = False
     json: bool = Json

@@ -89,7 +89,7 @@ def print_schedules(options: SimulateOptions, simulated: SimulatedPolicies) -> N
     jobs = simulated.metrics[0].jobs
     print_table(
         f"{options.trace.name}: {jobs:,} jobs, {simulated.procs:,} {options.unit}, backfilling: {options.backfill}",
-        ["policy", "wait s", "p95 wait s", "slowdown", "95 %", "used", "fair"],
+        ["policy", "mean wait s", "p95 wait s", "slowdown", "95 %", "used", "fair"],
         [
             [
                 schedule.policy,
@@ -97,11 +97,17 @@ def print_schedules(options: SimulateOptions, simulated: SimulatedPolicies) -> N
                 round(metrics.p95_wait_s),
                 metrics.bounded_slowdown.mean,
                 f"{metrics.bounded_slowdown.low:.4g} – {metrics.bounded_slowdown.high:.4g}",
-                metrics.utilisation_ratio,
-                metrics.fairness_ratio,
+                round(metrics.utilisation_ratio, 3),
+                round(metrics.fairness_ratio, 3),
             ]
             for schedule, metrics in zip(simulated.schedules, simulated.metrics, strict=True)
         ],
+    )
+    err.print(
+        f"p95: 95 % of the jobs wait less. slowdown: (wait + run time) / run time, bounded at {options.bound_s:g} s; "
+        "then its 95 % interval. used: part of the machine's time. fair: 1 if all users have the same slowdown.",
+        style="dim",
+        soft_wrap=True,
     )
     print_remarks(simulated.remarks)
 
@@ -114,6 +120,8 @@ def evaluate_policies(options: EvaluateOptions) -> list[dict[str, Any]]:
     for first, last in ranges:
         if not 0 <= first < min(last, len(jobs)):
             raise SettingsError(f"--window {first}:{last} has no job; the log has jobs 0:{len(jobs)}")
+        if last > len(jobs):
+            err.print(f"--window {first}:{last}: the log ends with job {len(jobs):,}, so the window does too")
     admissions = [admit(jobs.take(slice(first, last)), procs, unit=options.unit) for first, last in ranges]
     windows = [admission.records for admission in admissions]
     remarks: Counter[str] = Counter()

@@ -40,4 +40,8 @@ def serve(
         return
     from clustertwin.service.serving import run
 
-    run(settings, None, lambda binding: print_address(binding, settings.home, json))
+    source = settings.source
+    watched = (
+        "this machine only, because no [source] is set" if source.kind == "host" else f"nodes through {source.kind}"
+    )
+    run(settings, None, lambda binding: print_address(binding, settings.home, json, watched))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from math import isnan
 
 import typer
 from rich.live import Live
@@ -13,7 +14,7 @@ from clustertwin.cli.app import group
 from clustertwin.cli.output import Json, OutputConsole, print_json, print_table
 from clustertwin.core.errors import SettingsError
 from clustertwin.core.extras import require
-from clustertwin.core.formatting import duration, number
+from clustertwin.core.formatting import UNKNOWN, duration, number
 from clustertwin.core.traces import Trace
 
 app = group()
@@ -70,12 +71,13 @@ def _service(url: str, token: str) -> None:
 
     board = next(RemoteBoards(url, token).boards())
     print(f"{url}: {board.state}")
-    nodes = [[line.node, line.threads, line.state, number(line.score), line.anomalous] for line in board.nodes]
+    nodes = [[line.node, line.threads, line.state, number(line.score), UNKNOWN if isnan(line.score) else line.anomalous]
+             for line in board.nodes]  # fmt: skip
     print_table("nodes", ["node", "threads", "state", "score", "unusual threads"], nodes)
     jobs = [[line.job, line.owner, line.node, line.threads, duration(line.running_s)] for line in board.jobs]
-    print_table("jobs", ["job", "owner", "nodes", "threads", "running for"], jobs)
+    print_table("jobs", ["job", "owner", "nodes", "threads", "running for"], jobs, instead="No jobs are running.")
     events = [[line.event_id, line.title, line.node, number(line.score), line.why] for line in board.events]
-    print_table("open events", ["event", "what", "nodes", "score", "why"], events)
+    print_table("open events", ["event", "what", "nodes", "strength", "why"], events, instead="No open events.")
 
 
 def _threads(exporter: str, seconds: float, json: bool) -> None:

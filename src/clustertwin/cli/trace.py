@@ -197,7 +197,10 @@ def _print_description(source: Path, description: Any) -> None:
     days, machine = description.span_s / 86400, description.machine
     typer.echo(f"{visible(source.name)}: {description.jobs} jobs in {days:.1f} days{period}")
     people = f"{description.users} user{'' if description.users == 1 else 's'}"
-    typer.echo(f"{people} in {description.groups} groups, Gini coefficient {description.user_gini:.2f}")
+    if description.groups:
+        people += f" in {description.groups} group{'' if description.groups == 1 else 's'}"
+    spread = f"inequality of their job counts {description.user_gini:.2f} (Gini; 0: all equal, 1: one user has all)"
+    typer.echo(f"{people}, {spread}")
     size_from = description.machine_source
     if size_from == "its largest job":
         size_from += ": the log states no size, set it with --procs"
@@ -222,7 +225,8 @@ def _print_description(source: Path, description: Any) -> None:
         values = (s.mean, s.least, *s.quantiles, s.most)
         rows.append((MEASURED[name], s.known, *(short(value, name) for value in values)))
     print_table("Columns", columns, rows, whole=columns[:1])
-    print_table("Busiest users", ["user", "share of jobs"], list(description.top_users.items()))
+    print_table("Busiest users", ["user", "share of jobs"],
+                [(user, f"{share:.1%}") for user, share in description.top_users.items()])  # fmt: skip
 
 
 @app.command()
@@ -256,6 +260,7 @@ def compare(
     if json:
         print_json([card.document() for card in cards])
     else:
+        _print_meaning(cards[-len(others) :])
         _print_cards(cards)
         _print_notes(cards[-len(others) :])
 
@@ -270,6 +275,17 @@ def _write_report(out: Path, real: Any, synthetic: Any, cards: Any) -> None:
     files.write(out / "scorecard.json", orjson.dumps([card.document() for card in cards], option=option))
     files.write(out / "report.html", report(real, synthetic, cards))
     err.print(str(out / "report.html"), soft_wrap=True)
+
+
+def _print_meaning(cards: Any) -> None:
+    """What the tables say, before them."""
+    from clustertwin.workload.fidelity.fidelity_words import in_words
+
+    for card in cards:
+        typer.echo(f"{card.name}: {card.jobs:,} jobs")
+        for sentence in in_words(card):
+            typer.echo(f"  {sentence}")
+    typer.echo("\nThe rows that begin with `real` compare parts of the real log: no generator needs to be closer.\n")
 
 
 def _print_cards(cards: Any) -> None:
@@ -290,12 +306,13 @@ def _print_cards(cards: Any) -> None:
         days, jobs, people = card.attacks.user_days, card.attacks.single_jobs, card.attacks.user_names
         attacks.append((card.name, *(f"{a.synthetic} ({a.holdout})" for a in (days, jobs, people)),
                         days.found, f"{card.attacks.near_copies.share:.1%}"))  # fmt: skip
-    print_table("KS complement (1 is the same distribution)", ["", *names], marginals)
-    print_table("Classifier AUC (0.5 is chance), validity, copies", ["", "rows", "judge", "windows", "valid", "copies"],
+    print_table("Distributions: KS complement, 1 is the same distribution", ["", *names], marginals)
+    print_table("Classifiers: AUC, 0.5 is chance; share of valid jobs; share of exact copies",
+                ["", "rows", "judge", "windows", "valid", "copies"],
                 separation)  # fmt: skip
     print_table("Arrivals, load and simulated waits (real log in brackets)",
                 ["", "lag 1", "Fano 20", "load ratio", "EASY wait, s"], dynamics)  # fmt: skip
-    print_table("Attacks: AUC (of the same attack on other real people); user-days found at 1 % false positives",
+    print_table("Attacks: AUC (of the same attack on other real people); user-days found with 1 % false claims",
                 ["", "user-days", "jobs", "user names", "user-days found", "near copies"], attacks)  # fmt: skip
 
 

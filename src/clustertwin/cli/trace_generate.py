@@ -224,20 +224,13 @@ def _write_study(result: Any, out: Path) -> None:
 
 
 def _print_study(result: Any) -> None:
-    from clustertwin.workload.studies.generator_study import cell
+    from clustertwin.workload.studies.generator_study import cell, in_words, parts
 
-    for title, measures in _tables(result.measures):
+    if words := in_words(result):
+        typer.echo(f"{words}\n")
+    for question, reading, measures in parts(result.measures):
         rows = [
             (row.name, row.seeds, *(cell(row, measure) for measure in measures))
             for row in (result.real_row, *result.rows)
         ]
-        print_table(title, ["", "seeds", *measures], rows)
-
-
-def _tables(measures: tuple[str, ...]) -> list[tuple[str, list[str]]]:
-    """Three tables that fit a terminal."""
-    marginals = [measure for measure in measures if measure.startswith("KS ")]
-    dynamics = [measure for measure in measures if measure.startswith(("lag", "Fano", "load", "EASY"))]
-    rest = [measure for measure in measures if measure not in marginals and measure not in dynamics]
-    titles = ("Distributions", "Arrivals, load and simulated schedules", "Separability, copies and validity")
-    return list(zip(titles, (marginals, dynamics, rest), strict=True))
+        print_table(f"{question} {reading}", ["", "seeds", *measures], rows)

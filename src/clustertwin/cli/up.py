@@ -47,7 +47,8 @@ def up(
     )
 
     def ready(binding: Binding) -> None:
-        print_address(binding, state_home(config.home, replay is not None), json)
+        watched = f"a replay of {replay}" if replay else "this machine"
+        print_address(binding, state_home(config.home, replay is not None), json, watched)
         if browser:
             open_browser(binding.url)
 
@@ -69,8 +70,13 @@ def open_browser(url: str) -> None:
         webbrowser.open(url)
 
 
-def print_address(binding: Binding, home: Path, json: bool) -> None:
+def print_address(binding: Binding, home: Path, json: bool, watched: str) -> None:
+    """Where the page is, what it shows, and how to see it from a desk if this is a shell on another machine."""
     if json:
         print_json({"url": binding.url, "home": str(home), "pid": os.getpid()})
-    else:
-        err.print(f"clustertwin is running at {binding.url}   (Ctrl-C stops it; data in {home})", soft_wrap=True)
+        return
+    err.print(f"clustertwin is running at {binding.url}   (Ctrl-C stops it; data in {home})", soft_wrap=True)
+    err.print(f"It watches {watched}. The first scores come after about two minutes of data.", soft_wrap=True)
+    if os.environ.get("SSH_CONNECTION") and binding.loopback:
+        here = f"ssh -L {binding.port}:127.0.0.1:{binding.port} {os.uname().nodename}"
+        err.print(f"To open the page on your own computer, run there: {here}", soft_wrap=True)

@@ -11,6 +11,7 @@ import numpy as np
 from clustertwin.core.channels import CPU
 from clustertwin.core.errors import InputError
 from clustertwin.core.extras import require
+from clustertwin.core.formatting import counted
 from clustertwin.core.tables import ColumnTable
 from clustertwin.core.traces import JobSpan, Trace
 
@@ -61,7 +62,7 @@ class ClusterTraces(ColumnTable):
             (trace.start_s for trace in self.nodes), default=0
         )
         jobs = len({span.job for span in self.jobs})
-        return f"{len(self)} nodes, {threads} threads, {seconds:,} s, {jobs} jobs"
+        return f"{counted(len(self), 'node')}, {counted(threads, 'thread')}, {seconds:,} s, {counted(jobs, 'job')}"
 
     def table(self) -> Mapping[str, Any]:
         """A row for each thread and known second: time_s, node, cpu, the channels, job and anomaly."""

@@ -112,9 +112,9 @@ class SourceSection(_Section):
     @model_validator(mode="after")
     def _complete(self) -> SourceSection:
         if self.kind == "prometheus" and not self.url:
-            raise ValueError("kind prometheus needs url")
+            raise ValueError('kind prometheus needs url, such as "http://localhost:9090"')
         if self.kind == "exporters" and not self.urls:
-            raise ValueError("kind exporters needs urls")
+            raise ValueError('kind exporters needs urls, a list such as ["http://n1:9752"]')
         if self.shard and not (self.kind == "exporters" and self.settings().shard_urls):
             raise ValueError(f"shard {self.shard} needs kind exporters, and at least as many urls as there are shards")
         return self
@@ -367,6 +367,7 @@ def parse_config(text: str, where: object, environment: Mapping[str, str]) -> Se
         keys = [str(part) for part in first["loc"]]
         name = ".".join(keys)
         message = first["msg"].removeprefix("Value error, ")
+        message = message.replace("a valid tuple", 'a list in brackets, such as ["a", "b"]')
         reason = _unknown_setting(keys) if first["type"] == "extra_forbidden" else f"{name}: {message}"
         if variable := variables.get(tuple(keys[:2])):
             raise ConfigError(variable, reason) from error

@@ -91,6 +91,13 @@ def test_the_role_read_cannot_give_a_verdict(app, state):
         feed.vet("e1", "confirmed")
 
 
+def test_a_service_that_needs_a_token_gets_the_name_of_the_option(app, state):
+    Tokens(state.store.database).add("ada", "read", 1.0)
+    feed = RemoteBoards("http://127.0.0.1", client=TestClient(app, base_url="http://127.0.0.1"))
+    with pytest.raises(SourceError, match="this request needs a token; set --token or CLUSTERTWIN_TOKEN"):
+        next(feed.boards())
+
+
 def test_a_server_that_is_not_a_service_is_an_error():
     client = httpx.Client(transport=httpx.MockTransport(lambda _: answered(b"hello")), base_url="http://x")
     with pytest.raises(SourceError, match="not a clustertwin service"):

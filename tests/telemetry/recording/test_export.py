@@ -38,6 +38,14 @@ def test_there_is_a_row_for_each_known_second_of_a_thread(recording: Recording, 
     assert set(table["user"].to_pylist()) == {0.25}
 
 
+def test_a_ratio_in_a_csv_has_the_digits_that_were_measured(tmp_path: Path) -> None:
+    values = np.tile(np.array([0.91, 0.09, 0, 0], np.float32), (1, 5, 1))
+    with Recorder.create(tmp_path / "r", {"n0": (0,)}) as recorder:
+        recorder.append(Trace("n0", (0,), 1000, CPU, values, np.ones((1, 5), np.bool_)))
+    export(Recording.open(tmp_path / "r"), tmp_path / "rows.csv")
+    assert (tmp_path / "rows.csv").read_text().splitlines()[1].startswith('1000,"n0",0,0.91,0.09,0,0,')
+
+
 def test_windows_need_no_pickle(recording: Recording, tmp_path: Path) -> None:
     assert export(recording, tmp_path / "w.npz") == 6
     with np.load(tmp_path / "w.npz", allow_pickle=False) as archive:

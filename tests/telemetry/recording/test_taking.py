@@ -97,3 +97,16 @@ def test_an_hour_without_samples_is_reported_and_left_out() -> None:
     found = list(hour_by_hour(Holey(), 0, 3 * 3600, on_hole=lambda start_s, end_s: holes.append((start_s, end_s))))
     assert [trace.start_s for trace in found] == [0, 7200]
     assert holes == [(3600, 7200)]
+
+
+def test_a_range_without_samples_is_one_hole_and_the_error_says_what_is_missing() -> None:
+    class Foreign:
+        """A server that does not have our series."""
+
+        def counters(self, start_s: float, end_s: float) -> list[Counters]:
+            raise NoSamples("http://p: no node_cpu_seconds_total")
+
+    holes: list[tuple[int, int]] = []
+    with pytest.raises(NoSamples, match="no node_cpu_seconds_total"):
+        list(hour_by_hour(Foreign(), 0, 3 * 3600 + 9, on_hole=lambda start_s, end_s: holes.append((start_s, end_s))))
+    assert holes == [(0, 3 * 3600 + 9)]

@@ -129,6 +129,24 @@ def test_a_missing_directory_is_named(tmp_path):
         write(Jobs.build([0.0], [3.0], cpus=[1]), tmp_path / "no" / "log.swf")
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("JobID,User,Submit\n1,ann,100\n", "this sacct log are separated by ','; replace it by '|', or print it with"),
+        ("JobID\tUser\tSubmit\n1\tann\t100\n", r"separated by '\\t'"),
+        (
+            "       JobID    JobName\n------------ ----------\n1   job\n",
+            "for people, .* print the log with --parsable2",
+        ),
+        ("submit,runtime,cores\n1,2,3\n", r"ct\.Jobs\.from_pandas\(frame\)"),
+    ],
+)
+def test_a_log_that_is_nearly_known_gets_the_way_to_a_known_one(tmp_path, text, hint):
+    (tmp_path / "log.txt").write_text(text)
+    with pytest.raises(TraceError, match=hint):
+        read(tmp_path / "log.txt")
+
+
 def test_files_settings_and_zones_that_cannot_be_used_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     with pytest.raises(TraceError, match=r"matches no known job log format .*`twin trace convert --from FORMAT`"):

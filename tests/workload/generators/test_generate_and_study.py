@@ -13,7 +13,13 @@ from clustertwin.workload.formats import read, write
 from clustertwin.workload.generators import WorkloadChange
 from clustertwin.workload.generators.generate_log import GenerateSettings, generate
 from clustertwin.workload.jobs import Jobs, Machine
-from clustertwin.workload.studies.generator_study import GeneratorStudySettings, study, study_page, synthetic_logs
+from clustertwin.workload.studies.generator_study import (
+    GeneratorStudySettings,
+    parts,
+    study,
+    study_page,
+    synthetic_logs,
+)
 
 
 @pytest.fixture
@@ -42,7 +48,9 @@ def test_a_study_has_real_against_real_every_generator_and_every_published_file(
     assert result.real["load"] == result.rows[4].scores["load"][0]
     page = study_page(result)
     assert "theirs (published)" in page
-    assert page.count("<tr class=yard>") == 4  # the real log and three yardsticks
+    assert page.count("<tr class=yard>") == 3 * 4  # in each of three tables: the real log and three yardsticks
+    assert "of theirs (published) is nearest" in page, "the page begins with what the tables say"
+    assert parts(result.measures)[0][2][0] == "EASY wait, s"
 
 
 @pytest.mark.slow

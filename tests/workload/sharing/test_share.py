@@ -168,6 +168,7 @@ def test_the_command_writes_a_directory_that_the_other_commands_open(accounting:
 def test_a_shared_log_of_another_order_says_so(shared: SharedLog) -> None:
     assert "times the jobs" not in card_text(replace(shared, real_jobs=len(shared.jobs)))
     text = card_text(replace(shared, real_jobs=len(shared.jobs) // 10))
+    assert text.index("Do not draw conclusions") < text.index("## The promise"), "a reader sees the warning first"
     assert "This log has 10 times the jobs" in text
     assert "times the jobs" not in card_text(replace(shared, real_jobs=len(shared.jobs) // 10), with_figures=False)
 

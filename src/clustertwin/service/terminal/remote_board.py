@@ -118,7 +118,8 @@ class RemoteBoards:
             raise SourceError(f"{self.watches}: not a clustertwin service ({answer.status_code}, no JSON)") from error
         if answer.is_error:
             detail = content.get("detail") if isinstance(content, dict) else None
-            raise SourceError(f"{self.watches}: {visible(str(detail or answer.status_code)[:500])}")
+            hint = "; set --token or CLUSTERTWIN_TOKEN" if answer.status_code == httpx.codes.UNAUTHORIZED else ""
+            raise SourceError(f"{self.watches}: {visible(str(detail or answer.status_code)[:500])}{hint}")
         return content
 
 

@@ -76,7 +76,7 @@ class TopApp(App[None]):
     def on_mount(self) -> None:
         self._table("nodes").add_columns("node", "score", "unusual", "state")
         self._table("jobs").add_columns("job", "owner", "thr", "running")
-        self._table("events").add_columns("what", "since", "score", "verdict", "event")
+        self._table("events").add_columns("what", "since", "strength", "verdict", "event")
         self._show(self.board)
         self.run_worker(self._follow, thread=True)
 
@@ -205,7 +205,7 @@ def _cut(name: str, widest: int = WIDEST) -> str:
 
 def _node_cells(line: NodeLine) -> tuple[str | Text, ...]:
     score = Text(number(line.score), style="bold red" if line.anomalous else "")
-    return _cut(line.node), score, f"{line.anomalous} of {line.threads}", line.state
+    return _cut(line.node), score, f"{UNKNOWN if isnan(line.score) else line.anomalous} of {line.threads}", line.state
 
 
 def _job_cells(line: JobLine) -> tuple[str | Text, ...]:

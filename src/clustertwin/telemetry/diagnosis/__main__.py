@@ -90,7 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--node", default=node_name(), help="name of the node (%(default)s)")
     one.add_argument("--json", action="store_true", help="print one JSON document")
     server = commands.add_parser("serve", help="serve the evidence of jobs on this node to the twin")
-    server.add_argument("--web.listen-address", dest="address", default="127.0.0.1:9753", metavar="HOST:PORT")
+    server.add_argument("--web.listen-address", dest="address", default="127.0.0.1:9753", metavar="HOST:PORT",
+                        help="address to listen on (%(default)s)")  # fmt: skip
     server.add_argument(
         "--web.config.file", dest="config", metavar="FILE", help="TLS and passwords, as for the exporter"
     )

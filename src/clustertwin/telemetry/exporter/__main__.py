@@ -82,17 +82,25 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="twin exporter",
         description="Serve the CPU threads, memory, pressure, disks and jobs of this node to Prometheus.",
+        epilog="Examples: twin exporter --web.listen-address 0.0.0.0:9752; twin exporter --once",
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--web.listen-address", dest="address", default="127.0.0.1:9752", metavar="HOST:PORT", help="(%(default)s)")
+    add("--web.listen-address", dest="address", default="127.0.0.1:9752", metavar="HOST:PORT", help=(
+        "address to listen on; 0.0.0.0 is every network of this node (%(default)s)"))  # fmt: skip
     add(
         "--web.config.file",
         dest="config",
         metavar="FILE",
         help="TLS and basic authentication, in the format of exporter-toolkit",
     )
-    add("--web.telemetry-path", dest="path", default="/metrics", metavar="PATH", help="(%(default)s)")
+    add(
+        "--web.telemetry-path",
+        dest="path",
+        default="/metrics",
+        metavar="PATH",
+        help="path of the metrics (%(default)s)",
+    )
     add(
         "--path.rootfs",
         dest="rootfs",

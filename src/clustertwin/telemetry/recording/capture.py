@@ -79,13 +79,27 @@ def hour_by_hour(
     wide: bool = False,
     on_hole: Callable[[int, int], None] = lambda start_s, end_s: None,
 ) -> Iterator[Trace]:
-    """The traces of a range of any length, an hour at a time; `on_hole` is called for each hour without samples."""
+    """The traces of a range of any length, an hour at a time.
+
+    `on_hole` is called for each stretch of hours without samples. If there are none at all, the error says of what.
+    """
+    hole_s, found = -1, False
+    missing: NoSamples | None = None
     for begin_s in range(start_s, end_s, HOUR_S):
         stop_s = min(begin_s + HOUR_S, end_s)
         try:
-            yield from traces(source, begin_s, stop_s, interval_s=interval_s, wide=wide)[0]
-        except NoSamples:
-            on_hole(begin_s, stop_s)
+            part = traces(source, begin_s, stop_s, interval_s=interval_s, wide=wide)[0]
+        except NoSamples as error:
+            hole_s, missing = (begin_s if hole_s < 0 else hole_s), error
+            continue
+        if hole_s >= 0:
+            on_hole(hole_s, begin_s)
+        hole_s, found = -1, True
+        yield from part
+    if hole_s >= 0:
+        on_hole(hole_s, end_s)
+    if missing is not None and not found:
+        raise missing
 
 
 class JobLabels:

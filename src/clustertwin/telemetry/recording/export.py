@@ -19,6 +19,8 @@ from clustertwin.telemetry.recording.reader import Recording
 
 PIECE_S = 3600
 SUFFIXES = (".parquet", ".csv", ".npz")
+#: Of ratios in a text. A recording holds fewer.
+DIGITS = 6
 
 
 def export(recording: Recording, out: Path, length_s: int = 100) -> int:
@@ -42,24 +44,26 @@ def _windows(recording: Recording, file: BinaryIO, length_s: int) -> int:
 def _rows(recording: Recording, file: BinaryIO, suffix: str) -> int:
     from pyarrow import csv, parquet
 
-    schema = _schema(recording)
+    as_text = suffix == ".csv"
+    schema = _schema(recording, as_text)
     rows = 0
-    with (
-        csv.CSVWriter(file, schema) if suffix == ".csv" else parquet.ParquetWriter(file, schema, compression="zstd")
-    ) as writer:
+    with csv.CSVWriter(file, schema) if as_text else parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         for table in _tables(recording, schema):
             writer.write_table(table)
             rows += table.num_rows
     return rows
 
 
-def _schema(recording: Recording) -> Any:
+def _schema(recording: Recording, as_text: bool) -> Any:
+    """Ratios are double in a text, in which the nearest float32 to .91 would be .90999997."""
     import pyarrow as pa
+
+    ratio = pa.float64() if as_text else pa.float32()
 
     labels = ("job", "job_type", "anomaly")
     return pa.schema(
         [("time_s", pa.int64()), ("node", pa.string()), ("cpu", pa.int32())]
-        + [(name, pa.float32()) for name in (*recording.schema.names, *recording.node_schema.names)]
+        + [(name, ratio) for name in (*recording.schema.names, *recording.node_schema.names)]
         + [(name, pa.string()) for name in labels]
     )
 
@@ -70,7 +74,11 @@ def _tables(recording: Recording, schema: Any) -> Iterator[Any]:
     for node in recording.nodes:
         for start_s in range(recording.start_s, recording.end_s, PIECE_S):
             trace = recording.trace(node, start_s, min(start_s + PIECE_S, recording.end_s))
-            yield pa.table(_columns(trace), schema=schema)
+            columns = _columns(trace)
+            for name in schema.names:
+                if schema.field(name).type == pa.float64():
+                    columns[name] = np.round(columns[name].astype(np.float64), DIGITS)
+            yield pa.table(columns, schema=schema)
 
 
 def _columns(trace: Trace) -> dict[str, Any]:

@@ -35,10 +35,11 @@ def draw(jobs: Jobs, described: LogDescription, title: str = "") -> Any:
 def page(jobs: Jobs, described: LogDescription, title: str) -> str:
     """The same figure as one self-contained HTML file."""
     out = io.StringIO()
-    draw(jobs, described, title).savefig(out, format="svg", metadata={"Date": None})
+    draw(jobs, described).savefig(out, format="svg", metadata={"Date": None})
     svg = out.getvalue()[out.getvalue().index("<svg") :]
     head = f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title>"
-    return f"{head}<style>svg {{ width: 100%; height: auto; background: white }}</style>{svg}</html>\n"
+    style = "h1 { font: bold 1.5rem system-ui, sans-serif } svg { width: 100%; height: auto; background: white }"
+    return f"{head}<style>{style}</style><main><h1>{escape(title)}</h1>{svg}</main></html>\n"
 
 
 def _sizes(axis: Any, jobs: Jobs, described: LogDescription) -> None:
@@ -65,7 +66,8 @@ def _users(axis: Any, jobs: Jobs) -> None:
     _, counts = np.unique(jobs.user, return_counts=True)
     share = np.sort(counts)[::-1].cumsum() / len(jobs)
     axis.plot(np.arange(1, len(share) + 1), share, color=INK, marker="." if len(share) < 60 else "")
-    axis.set(xscale="log", ylim=(0, 1.02), xlabel="busiest users", ylabel="share of their jobs", title="Users")
+    axis.set(xscale="log", ylim=(0, 1.02), xlabel="number of the busiest users",
+             ylabel="their share of all jobs", title="Users")  # fmt: skip
 
 
 def _bars(axis: Any, labels: Any, heights: tuple[float, ...], xlabel: str, ylabel: str) -> None:

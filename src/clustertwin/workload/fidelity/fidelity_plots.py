@@ -9,7 +9,7 @@ from clustertwin.workload.fidelity.measures.arrivals import LAGS, SCALES, autoco
 from clustertwin.workload.fidelity.measures.compared_log import ComparedLog
 from clustertwin.workload.fidelity.measures.correlation import spearman
 
-UNITS = {"interval": "s", "run": "s", "limit": "s", "memory": "bytes"}
+UNITS = {"interval": "seconds", "run": "seconds", "limit": "seconds", "memory": "bytes"}
 POINTS = 400  # per curve: more are not visible
 
 
@@ -26,16 +26,16 @@ def distributions(real: ComparedLog, others: list[ComparedLog], names: tuple[str
                 continue
             at = np.unique(np.linspace(0, len(values) - 1, POINTS).astype(int))
             axis.step(values[at] + 1, (at + 1) / len(values), where="post", color=colour, linewidth=width)
-        axis.set(xscale="log", title=name, ylim=(0, 1.02), xlabel=f"{UNITS.get(name, '')} + 1".strip())
+        axis.set(xscale="log", title=name, ylim=(0, 1.02), xlabel=f"{UNITS.get(name, name)}, plus 1")
+        axis.xaxis.set_minor_formatter("")  # on an axis of one decade, their labels would lie one upon the other
     for axis in list(axes.flat)[len(names) :]:
         axis.set_visible(False)
-    return svg(plot, "cdf")
+    return svg(plot, "cdf", "Cumulative distributions of the real and the synthetic logs")
 
 
 def _styled(real: ComparedLog, others: list[ComparedLog]) -> list[tuple[ComparedLog, str, float]]:
-    """Each log with its colour and line width; the real log is drawn last, on top."""
-    styled = [(log, COLOURS[i % len(COLOURS)], 1.4) for i, log in enumerate(others)]
-    return [*styled, (real, INK, 2.2)]
+    """Each log with its colour and line width. The real log is below, and wider: an equal one is seen on top of it."""
+    return [(real, INK, 3.2), *((log, COLOURS[i % len(COLOURS)], 1.4) for i, log in enumerate(others))]
 
 
 def heat_maps(real: ComparedLog, others: list[ComparedLog], names: tuple[str, ...]) -> str:
@@ -57,7 +57,7 @@ def heat_maps(real: ComparedLog, others: list[ComparedLog], names: tuple[str, ..
                 axis.text(j, i, f"{value:.2f}", ha="center", va="center", color=colour)
     for axis in list(axes.flat)[len(logs) :]:
         axis.set_visible(False)
-    return svg(plot, "heat")
+    return svg(plot, "heat", "Rank correlations between the columns of each log")
 
 
 def arrival_plots(real: ComparedLog, others: list[ComparedLog]) -> str:
@@ -77,4 +77,4 @@ def arrival_plots(real: ComparedLog, others: list[ComparedLog]) -> str:
     axes[1, 0].set(xlabel=f"hour of the day{since}", ylim=(0, None), title="Submissions by hour")
     axes[1, 1].set(xlabel=f"weekday{since}", ylim=(0, None), title="Submissions by weekday")
     axes[1, 1].set_xticks(range(7), ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"))
-    return svg(plot, "arrive")
+    return svg(plot, "arrive", "Arrivals of the real and the synthetic logs")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from html import escape
 
 from clustertwin.page import COLOURS, page, table
 from clustertwin.workload.fidelity.fidelity_plots import arrival_plots, distributions, heat_maps
+from clustertwin.workload.fidelity.fidelity_words import in_words
 from clustertwin.workload.fidelity.measures.compared_log import COMPARED, ComparedLog, with_nodes
 from clustertwin.workload.fidelity.measures.concurrency import concurrency_notes
 from clustertwin.workload.fidelity.measures.scheduling_effect import RULES
@@ -28,10 +30,12 @@ def report(real: ComparedLog, synthetic: Sequence[ComparedLog], cards: Sequence[
     )  # fmt: skip
     on = cards[0].machine
     parts = [
-        f"<h1>{escape(real.name)}: {len(real)} jobs, compared with "
+        f"<h1>{escape(real.name)}: {len(real):,} jobs, compared with "
         f"{', '.join(escape(log.name) for log in synthetic)}</h1>",
-        "<p class=note>Shaded rows are yardsticks: two halves of the real log compared with each other, and the IID "
-        "bootstrap, which draws real jobs independently (exact columns, no order, every job a copy).</p>",
+        *(f"<h2>{escape(card.name)} in short</h2><ul>{_items(in_words(card))}</ul>" for card in cards[yardsticks:]),
+        "<h2>How to read the tables</h2><p class=note>Shaded rows are yardsticks: two halves of the real log "
+        "compared with each other, and the IID bootstrap, which draws real jobs independently (exact columns, no "
+        "order, every job a copy). No generator needs to be closer than the rows that compare real with real.</p>",
         "<h2>Distributions: KS complement</h2><p class=note>1 is the same distribution. In brackets: the Wasserstein "
         "distance of logarithms; 0 is the same distribution.</p>",
         _table(cards, yardsticks, [(name, _marginal(name)) for name in names]),
@@ -56,6 +60,11 @@ def report(real: ComparedLog, synthetic: Sequence[ComparedLog], cards: Sequence[
         _table(cards, yardsticks, _SCHEDULER),
     ]  # fmt: skip
     return page(f"{real.name}: fidelity", "".join(parts))
+
+
+def _items(sentences: Sequence[str]) -> str:
+    lines = (re.sub("`(.*?)`", r"<code>\1</code>", escape(sentence)) for sentence in sentences)
+    return "".join(f"<li>{line}</li>" for line in lines)
 
 
 def _table(cards: Sequence[Scorecard], yardsticks: int, columns: Sequence[Column]) -> str:

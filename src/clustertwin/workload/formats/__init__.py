@@ -55,16 +55,23 @@ def sniff(path: Path) -> str:
     for name, candidate in FORMATS.items():
         if candidate.pattern.match(start):
             return name
+    first, _, second = start.partition(b"\n")
     for name, candidate in FORMATS.items():
         separator = {"sacct": b"|", "swf": b" "}.get(name, b",")
-        first = start.partition(b"\n")[0]
-        if name != "swf" and b";" in first and candidate.pattern.match(first.replace(b";", separator)):
-            shown = separator.decode()
-            raise TraceError(path, f"the columns of this {name} log are separated by ';'; replace it by {shown!r}", 1)
+        for found in (b";", b"\t", b","):
+            if name != "swf" and found in first and candidate.pattern.match(first.replace(found, separator)):
+                was, shown = found.decode(), separator.decode()
+                reason = f"the columns of this {name} log are separated by {was!r}; replace it by {shown!r}"
+                raise TraceError(path, f"{reason}, or print it with --parsable2" if name == "sacct" else reason, 1)
+    if b"JobID" in first and second.startswith(b"---"):
+        raise TraceError(path, "a table of sacct for people, which cuts words; print the log with --parsable2", 1)
     if path.suffix == ".swf":
         return "swf"  # its reader reports what is wrong with the first line
     known = ", ".join(FORMATS)
-    reason = f"the content matches no known job log format ({known}); `twin trace convert --from FORMAT` names one"
+    reason = (
+        f"the content matches no known job log format ({known}); `twin trace convert --from FORMAT` names one. For "
+        "another table, use Python: ct.write_log(ct.Jobs.from_pandas(frame), 'log.swf')"
+    )
     raise TraceError(path, reason, 1)
 
 

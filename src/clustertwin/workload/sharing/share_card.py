@@ -71,10 +71,12 @@ def card_text(shared: SharedLog, with_figures: bool = True) -> str:
     """The card in Markdown."""
     jobs, facts = shared.jobs, shared.model.facts
     days = float(np.ptp(jobs.submit_s) / 86400)
+    far = far_from_real(shared) if with_figures else []
     parts = [
         "# A synthetic job log\n",
         f"{len(jobs):,} synthetic jobs of {len(np.unique(jobs.user)):,} synthetic users in {days:.0f} days, on "
         f"{shared.model.grid.machine:,} {facts.unit}. No row, user or project of the real log is in it.\n",
+        *(f"**{note}** The guarantee does not cover this sentence.\n" for note in far),
         "| file | content |\n|---|---|\n"
         "| `log.swf`, `log.parquet` | the synthetic log |\n"
         "| `model/` | the model that made it: released counts and facts (JSON and npz, no code) |\n"
@@ -84,8 +86,7 @@ def card_text(shared: SharedLog, with_figures: bool = True) -> str:
     if shared.model.mostly_noise:
         parts.append(MOSTLY_NOISE + "\n")
     if with_figures:
-        far = [f"**{note}**\n" for note in far_from_real(shared)]
-        parts += ["## How close is it?\n", NOT_COVERED + "\n", *far, _fidelity(shared), "## What do attacks find?\n",
+        parts += ["## How close is it?\n", NOT_COVERED + "\n", _fidelity(shared), "## What do attacks find?\n",
                   _attacks(shared)]  # fmt: skip
     return "\n".join(parts)
 

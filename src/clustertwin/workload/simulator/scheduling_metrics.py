@@ -16,8 +16,14 @@ class MeanInterval:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        """`2,357 (95 %: 1,542 to 3,290)`."""
+        mean, low, high = (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" for value in
+                           (self.mean, self.low, self.high))  # fmt: skip
+        return f"{mean} (95 %: {low} to {high})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class ScheduleMetrics:
     """The metrics of one schedule, over the jobs that remain after trimming."""
 
@@ -31,6 +37,12 @@ class ScheduleMetrics:
     makespan_s: float
     fairness_ratio: float  # Jain's index of the users' mean bounded slowdowns: 1 if all are equal, 1/users at worst
     worst_user_bounded_slowdown: float
+
+    def __repr__(self) -> str:
+        return (
+            f"<ScheduleMetrics: {self.jobs:,} jobs, mean wait {self.wait_s} s, bounded slowdown "
+            f"{self.bounded_slowdown}, utilisation {self.utilisation_ratio:.3f}, fairness {self.fairness_ratio:.3f}>"
+        )
 
 
 def mean_interval(values: NDArray[np.float64], rng: np.random.Generator, resamples: int = 1000) -> MeanInterval:

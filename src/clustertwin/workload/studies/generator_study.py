@@ -32,6 +32,8 @@ from clustertwin.workload.generators import make
 #: These train for minutes to hours and may be sampled with fewer seeds.
 SLOW = ("findiff", "ctgan", "tvae", "copulagan", "realtabformer")
 
+WAIT = "EASY wait, s"
+
 
 @dataclass(frozen=True, slots=True)
 class GeneratorStudySettings:
@@ -121,7 +123,7 @@ def synthetic_scores(card: Scorecard, real: ComparedLog, synthetic: ComparedLog)
         "load": card.load.synthetic,
         "AUC rows": card.c2st.row_auc,
         "AUC windows": card.c2st.window_auc,
-        "EASY wait, s": easy.wait_s,
+        WAIT: easy.wait_s,
         "EASY slowdown": easy.bounded_slowdown,
         "copies": card.privacy.copy_rate,
         "closest": card.privacy.closest_median,
@@ -136,7 +138,7 @@ def real_scores(card: Scorecard) -> dict[str, float]:
         "lag 1": card.arrivals.autocorrelation_real[1],
         **{f"Fano {scale}": card.arrivals.fano_real[scale] for scale in SCALES},
         "load": card.load.real,
-        "EASY wait, s": easy.wait_s,
+        WAIT: easy.wait_s,
         "EASY slowdown": easy.bounded_slowdown,
         "copies": card.privacy.copy_rate_holdout,
         "closest": card.privacy.closest_median_holdout,
@@ -233,17 +235,50 @@ def cell(row: GeneratorScores, measure: str) -> str:
     return text[0] if len(values) == 1 else f"{text[0]} ({text[1]}–{text[2]})"
 
 
+def parts(measures: Sequence[str]) -> list[tuple[str, str, list[str]]]:
+    """What the measures ask, in an order for readers: question, how to read its figures, its measures."""
+    dynamics = [
+        measure for start in ("EASY", "load", "lag", "Fano") for measure in measures if measure.startswith(start)
+    ]
+    marginals = [measure for measure in measures if measure.startswith("KS ")]
+    rest = [measure for measure in measures if measure not in marginals and measure not in dynamics]
+    return [
+        ("Does a scheduler experience the same?", "The nearer to the row of the real log, the better. "
+         "Waits are simulated.", dynamics),
+        ("Are the distributions the same?", "KS complement: 1 is the same distribution.", marginals),
+        ("Can a classifier tell the logs apart, and are jobs copied?",
+         "AUC: 0.5 is chance, 1 is certain. Copies and closest of the real log compare one half of it with the other.",
+         rest),
+    ]  # fmt: skip
+
+
+def in_words(study: GeneratorStudy) -> str:
+    """The generator whose mean wait under EASY is nearest to that of the real log."""
+    waits = {row.name: float(np.mean(row.scores[WAIT])) for row in study.rows
+             if row.kind not in ("real", "yardstick") and row.scores.get(WAIT)}  # fmt: skip
+    real = study.real_row.scores.get(WAIT)
+    if not waits or not real:
+        return ""
+    nearest = min(waits, key=lambda name: abs(waits[name] - real[0]))
+    return (
+        f"The mean simulated wait under EASY of {nearest} is nearest to that of the real log: {waits[nearest]:,.0f} s, "
+        f"real {real[0]:,.0f} s."
+    )
+
+
 def study_page(study: GeneratorStudy) -> str:
     """The study as one self-contained HTML page."""
     rows = (study.real_row, *study.rows)
-    cells = [(row.name, row.seeds, *(cell(row, measure) for measure in study.measures)) for row in rows]
     shaded = sum(row.kind in ("real", "yardstick") for row in rows)
     note = (
-        f"{study.jobs} jobs; EASY simulated on {study.procs} {study.unit}. Mean (smallest–largest) over the seeds. "
-        "Shaded: the real log's own values, and real against real. KS complement: 1 is the same distribution. AUC: 0.5 "
-        "is chance. Copies and closest of the real log compare one half of it with the other."
+        f"{study.jobs:,} jobs; schedules are simulated on {study.procs:,} {study.unit}. Each figure is the mean over "
+        "the seeds, with the smallest and the largest. Shaded rows: the real log, and real against real."
     )
     note += "".join(f" Without {name}: {reason}." for name, reason in study.refused.items())
     title = f"{study.log}: generators"
-    heading = f"<h1>{escape(title)}</h1><p class=note>{escape(note)}</p>"
-    return page(title, heading + table(["", "seeds", *study.measures], cells, shaded))
+    body = [f"<h1>{escape(title)}</h1><p>{escape(in_words(study))}</p><p class=note>{escape(note)}</p>"]
+    for question, reading, measures in parts(study.measures):
+        cells = [(row.name, row.seeds, *(cell(row, measure) for measure in measures)) for row in rows]
+        heading = f"<h2>{escape(question)}</h2><p class=note>{escape(reading)}</p>"
+        body.append(heading + table(["", "seeds", *measures], cells, shaded))
+    return page(title, "".join(body))

@@ -87,6 +87,20 @@ def test_the_first_page_has_the_number_of_unusual_threads_and_the_problems(clien
     assert text.index("/nodes/n1") < text.index("/nodes/n2")  # highest score first
 
 
+def test_a_node_that_is_not_scored_has_no_number_of_unusual_threads(client, published):
+    first, *others = published.snapshot.nodes
+    published.snapshot = replace(published.snapshot, nodes=(replace(first, unknown=first.threads, alarming=0), *others))
+    row = client.get("/").text.partition("/nodes/n1")[2].partition("</tr>")[0]
+    assert '<td class="number">–</td>' in row
+
+
+def test_a_replay_says_that_its_clock_is_that_of_the_recording(client, published):
+    assert "of the recording" not in client.get("/").text
+    published.replayed = True
+    published.snapshot = replace(published.snapshot, source="replay of day1 at 20×")
+    assert "You see a replay of day1 at 20× real time." in client.get("/events").text
+
+
 def test_every_page_reports_halted_learning_and_what_to_do(client, published):
     learning.halt(published.home, "an anomaly was confirmed; `twin learn resume` goes on", "2026-11-14", 1.0)
     for path in PAGES:

@@ -80,6 +80,7 @@ def render(
         "open_events": open_events(state),
         "phase": _phase(state, shadow.on),
         "shadow": shadow,
+        "replayed": state.replayed,
         "here": quote(request.scope["path"]),  # of a block that is loaded again; a name may hold %, ? and #
         "who": request.state.who,
         "role": request.state.role,

@@ -82,7 +82,8 @@ def read_log(path: Path) -> SlurmLog:
         raise TraceError(path, f"the columns are separated by {separator[0][0]!r}; sacct --parsable2 uses '|'", 1)
     if "\0" in first:
         raise TraceError(path, "the text has zero bytes: UTF-16 without a byte-order mark? Convert it to UTF-8", 1)
-    raise TraceError(path, "neither sacct --parsable2 with the column Submit nor an event file that begins with -dt", 1)
+    reason = "neither sacct --parsable2 with the column Submit nor an event file that begins with -dt"
+    raise TraceError(path, f"{reason}; `twin trace convert LOG log.sacct` makes one of another job log", 1)
 
 
 def _text(path: Path) -> str:
@@ -325,9 +326,7 @@ def _sacct_job(cells: dict[str, str], report: SiteReport, place: str) -> SlurmJo
     submit, start, end = (_field(cells, name, _time_s) for name in ("Submit", "Start", "End"))
     if math.isnan(submit):
         raise ValueError("no time of submission")
-    tres = _field(cells, "ReqTRES", lambda text: parse_tres(re.sub(r"billing=[^,]*,?", "", text)))
-    nodes = _field(cells, "ReqNodes", lambda text: parse_size(text or f"{tres.get('node', 0):.0f}")) or 1
-    cpus = _field(cells, "ReqCPUS", lambda text: parse_size(text or f"{tres.get('cpu', 0):.0f}")) or 1
+    tres, nodes, cpus = _requested(cells, report, place)
     held = _field(cells, "NodeList", _node_list)
     if state == "CANCELLED" and start == end and not held:
         start = math.nan  # it never started: older versions of Slurm print its end as its start
@@ -381,6 +380,22 @@ def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str) 
     )  # fmt: skip
 
 
+def _requested(cells: dict[str, str], report: SiteReport, place: str) -> tuple[dict[str, float], int, int]:
+    """TRES, nodes and CPUs of a job. A log without columns of requests has what jobs were given instead."""
+    asks = {"ReqNodes", "ReqCPUS", "ReqTRES"} & cells.keys()
+    given = {"AllocNodes", "NNodes", "AllocCPUS", "NCPUS", "AllocTRES"} & cells.keys()
+    if not asks:
+        what = "as large as what they were given" if given else "one CPU for each job"
+        report.add("assumed", f"no column ReqCPUS, ReqNodes or ReqTRES: {what}", place)
+    tres_name, *names = ("ReqTRES", "ReqNodes", "ReqCPUS") if asks else ("AllocTRES", "AllocNodes", "AllocCPUS")
+    tres = _field(cells, tres_name, lambda text: parse_tres(re.sub(r"billing=[^,]*,?", "", text)))
+    if not asks:
+        names = [name if name in cells else old for name, old in zip(names, ("NNodes", "NCPUS"), strict=True)]
+    nodes = _field(cells, names[0], lambda text: parse_size(text or f"{tres.get('node', 0):.0f}")) or 1
+    cpus = _field(cells, names[1], lambda text: parse_size(text or f"{tres.get('cpu', 0):.0f}")) or 1
+    return tres, nodes, cpus
+
+
 def _field(cells: dict[str, str], name: str, parse: Callable[[str], Parsed]) -> Parsed:
     """A column's value; its name is part of the reason if it cannot be read."""
     try:
@@ -411,7 +426,7 @@ def _node_list(text: str) -> tuple[str, ...]:
 
 def _run_s(cells: dict[str, str], start: float, end: float) -> float:
     if math.isnan(start):
-        return math.inf
+        return _field(cells, "ElapsedRaw", lambda text: float(text) if text.isdigit() else 0.0) or math.inf
     if cells.get("ElapsedRaw", "").isdigit() and not math.isnan(end):
         return _field(cells, "ElapsedRaw", parse_number)
     return end - start if not math.isnan(end) else math.inf

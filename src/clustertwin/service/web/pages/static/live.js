@@ -83,6 +83,7 @@ function showEnded(ended) {
   notice.className = "notice calm";
   notice.textContent = "The replay has ended. The pages show the last second of the recording.";
   place.replaceChildren(...(ended ? [notice] : []));
+  if (ended) document.getElementById("replay")?.remove();
 }
 
 function phaseOf(snapshot) {
