@@ -156,6 +156,23 @@ def _preempt_for(arrays, state, e, allowed, now_s):  # type: ignore[no-untyped-d
 
 
 @borrowing
+def ask_for(arrays, e):  # type: ignore[no-untyped-def]
+    """Let the entry's job ask for what it does in this partition; its row holds that as long as it runs."""
+    entry = arrays.entries[e]
+    job = arrays.jobs[entry.job]
+    job.limit_s = entry.limit_s
+    job.nodes_min = entry.nodes_min
+    job.nodes_max = entry.nodes_max
+    job.nodes_wanted = entry.nodes_wanted
+    job.tasks_on_node = entry.tasks_on_node
+    job.cpus_on_node = entry.cpus_on_node
+    job.memory_node_mb = entry.memory_node_mb
+    job.memory_cpu_mb = entry.memory_cpu_mb
+    job.exclusive = entry.exclusive
+    job.required = entry.required
+
+
+@borrowing
 def try_start(arrays, state, e, now_s, allowed):  # type: ignore[no-untyped-def]
     """Start the entry's job on allowed nodes if it fits; `allowed` loses nodes that are reserved for others."""
     jobs, j = arrays.jobs, arrays.entries[e].job

@@ -63,7 +63,7 @@ FLAGS = {
     "interactive", "bell", "no-bell", "no-shell", "stepmgr",
 }  # fmt: skip
 NOT_MODELLED = {
-    "nodelist", "exclude", "licenses", "gpus", "gpus-per-task", "gpus-per-socket", "mem-per-gpu", "contiguous",
+    "licenses", "gpus", "gpus-per-task", "gpus-per-socket", "mem-per-gpu", "contiguous",
     "spread-job", "overcommit", "oversubscribe", "switches", "core-spec", "thread-spec", "deadline", "time-min",
     "cluster-constraint", "sockets-per-node", "cores-per-socket", "threads-per-core", "ntasks-per-core",
     "ntasks-per-socket", "hint", "prefer", "bb", "use-min-nodes",
@@ -190,6 +190,8 @@ _SIMPLE: dict[str, tuple[str, Callable[[str], Any]]] = {
     "nice": ("nice", lambda text: parse_count(text or "100")),
     "dependency": ("dependency", str),
     "reservation": ("reservation", str),
+    "nodelist": ("nodelist", lambda text: tuple(expand_hosts(text))),
+    "exclude": ("exclude", lambda text: tuple(expand_hosts(text))),
 }
 
 
@@ -373,7 +375,7 @@ def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str) 
     if limit or asked.dependency:  # sacct's Eligible tells when these let the job go; the simulation finds that itself
         job = replace(job, begin_s=-math.inf)
     return replace(
-        job, exclusive=asked.exclusive, nice=asked.nice, dependency=asked.dependency, requeue=asked.requeue,
+        job, exclusive=asked.exclusive, nodelist=asked.nodelist, exclude=asked.exclude, nice=asked.nice, dependency=asked.dependency, requeue=asked.requeue,
         cpus_per_task=asked.cpus_per_task, tasks=max(job.tasks // max(asked.cpus_per_task, 1), 1),
         tasks_per_node=asked.tasks_per_node, nodes_max=asked.nodes_max if "nodes" in options else 0,
         memory_per_cpu_mb=asked.memory_per_cpu_mb,

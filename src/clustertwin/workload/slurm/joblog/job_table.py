@@ -33,6 +33,8 @@ class SlurmJob:
     gres: tuple[Gres, ...] = ()  # on each node
     constraint: str = ""
     exclusive: bool = False
+    nodelist: tuple[str, ...] = ()  # nodes that it must have
+    exclude: tuple[str, ...] = ()
     nice: int = 0
     dependency: str = ""
     array: int = 0  # id of the array's first task; 0: no array

@@ -110,6 +110,7 @@ def selection_settings(cluster: ConfSettings) -> dict[str, Any]:
         "memory_counts": any(flag.endswith("MEMORY") for flag in flags),
         "memory_per_cpu_mb": cluster.get("defmempercpu", parse_memory_mb, 0.0),
         "memory_per_node_mb": cluster.get("defmempernode", parse_memory_mb, 0.0),
+        "max_memory_per_cpu_mb": cluster.get("maxmempercpu", parse_memory_mb, 0.0),
         "over_time_limit_s": cluster.get("overtimelimit", parse_limit_s, 0.0),
     }
 

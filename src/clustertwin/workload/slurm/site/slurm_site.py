@@ -49,6 +49,7 @@ class SlurmPartition:
     preempt_mode: str = ""  # empty: the cluster's
     memory_per_cpu_mb: float = 0.0
     memory_per_node_mb: float = 0.0
+    max_memory_per_cpu_mb: float = 0.0  # 0: the cluster's
     exclusive: bool = False
     least_loaded: bool = False
     schedules: bool = True
@@ -243,6 +244,7 @@ class SlurmSite:
     enforce_partition_limits: bool = False
     memory_per_cpu_mb: float = 0.0
     memory_per_node_mb: float = 0.0
+    max_memory_per_cpu_mb: float = 0.0  # 0: no limit
     over_time_limit_s: float = 0.0
     report: SiteReport = field(default_factory=SiteReport)
 
