@@ -160,6 +160,7 @@ def will_run(arrays, state, space, e, now_s, now_only):  # type: ignore[no-untyp
                     future[i].cores += space.held[m].cores
                     future[i].memory_mb += space.held[m].memory_mb
                     future[i].jobs -= 1
+                    future[i].unshared -= not arrays.jobs[other].forced
                     for g in range(gres.shape[1]):
                         gres[i, g] += arrays.job_gres[other, g]
                 last_s = ends_s

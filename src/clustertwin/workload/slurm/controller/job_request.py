@@ -8,7 +8,7 @@ from typing import Any
 from clustertwin.workload.slurm.controller.account_table import AccountTable
 from clustertwin.workload.slurm.controller.limit_table import LimitTable, Owner
 from clustertwin.workload.slurm.controller.node_table import NodeTable
-from clustertwin.workload.slurm.controller.site_arrays import CPU, Refused
+from clustertwin.workload.slurm.controller.site_arrays import CPU, Refused, RefusedEverywhere
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob
 from clustertwin.workload.slurm.site.slurm_site import SlurmPartition, SlurmSite
 
@@ -51,6 +51,8 @@ class RequestReader:
                 asked = self._request(job, partition)
                 entries.append(self._entry(job, partition, asked, (account, user, association, qos)))
                 request = request or dict(asked)
+            except RefusedEverywhere:
+                raise
             except Refused as error:
                 reasons.append(str(error))
         if not entries or request is None:
@@ -133,9 +135,12 @@ class RequestReader:
             "memory_node_mb": -1.0 if math.isnan(per_node) or not site.memory_counts else per_node,
             "memory_cpu_mb": 0.0 if math.isnan(per_cpu) or not site.memory_counts else per_cpu,
             "gres": gres, "exclusive": exclusive, "required": self.table.required(job, partition),
+            "forced": partition.forces_sharing,
         }  # fmt: skip
 
     def _partition_limit(self, reason: str) -> None:
+        if self.site.enforce_every_partition:
+            raise RefusedEverywhere(reason)
         raise Refused(reason if self.site.enforce_partition_limits else f"{reason}; it waits for ever")
 
     def _entry(self, job: SlurmJob, partition: SlurmPartition, request: dict[str, Any], owner: Owner) -> dict[str, Any]:

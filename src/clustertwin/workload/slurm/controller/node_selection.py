@@ -13,8 +13,8 @@ import numpy as np
 from clustertwin.core.compiled import borrowing
 from clustertwin.workload.slurm.controller.site_arrays import Ints, Rows, SiteArrays
 
-#: What is free on a node, and how many jobs run there.
-FREE = np.dtype([("cores", np.int64), ("memory_mb", np.float64), ("jobs", np.int64)])
+#: What is free on a node, how many jobs run there, and how many of those are of partitions without OverSubscribe=FORCE.
+FREE = np.dtype([("cores", np.int64), ("memory_mb", np.float64), ("jobs", np.int64), ("unshared", np.int64)])
 #: Room for a result, one row per node: chosen nodes with their CPUs, and what the loops need on the way.
 ROOM = np.dtype([(name, np.int64) for name in
                  ("node", "cpus", "avail", "free", "chosen", "set_start", "set_end", "set_cpus", "set_nodes")])  # fmt: skip
@@ -58,6 +58,8 @@ def _usable(arrays, j, free, allowed, room):  # type: ignore[no-untyped-def]
         if not allowed[i]:
             continue
         there = free.nodes[i]
+        if job.forced and there.unshared > 0:  # jobs of a partition with FORCE stay apart from others
+            continue
         if exclusive:
             if there.jobs > 0:
                 continue
@@ -402,3 +404,4 @@ def change_resources(arrays, free, j, place, sign):  # type: ignore[no-untyped-d
             for g in range(free.gres.shape[1]):
                 free.gres[i, g] += step * arrays.job_gres[j, g]
             free.nodes[i].jobs -= step
+            free.nodes[i].unshared -= step * (not job.forced)

@@ -29,7 +29,7 @@ NODES = _table(cores="i", threads="i", memory_mb="f", weight="i", leaf="i", up="
 JOBS = _table(
     submit_s="f", begin_s="f", cancel_s="f", run_s="f", limit_s="f", user="i", association="i", qos="i", nodes_min="i",
     nodes_max="i", nodes_wanted="i", cpus="i", cpus_per_task="i", tasks_on_node="i", cpus_on_node="i", memory_node_mb="f",
-    memory_cpu_mb="f", exclusive="i", required="i", array="i", reservation="i", succeeds="i", requeue="i", billing="f",
+    memory_cpu_mb="f", exclusive="i", required="i", forced="i", array="i", reservation="i", succeeds="i", requeue="i", billing="f",
     entry_from="i", entry_to="i", link_from="i", link_to="i", place_from="i", place_to="i", submit_from="i",
     submit_to="i",
 )  # fmt: skip
@@ -37,6 +37,7 @@ JOBS = _table(
 BY_PARTITION: dict[str, str] = {
     "limit_s": "f", "nodes_min": "i", "nodes_max": "i", "nodes_wanted": "i", "tasks_on_node": "i", "cpus_on_node": "i",
     "memory_node_mb": "f", "memory_cpu_mb": "f", "exclusive": "i", "required": "i",
+    "forced": "i",
 }  # fmt: skip
 #: A job in one partition; `priority` lacks age and fair share. Entries of one kind ask for the same.
 ENTRIES = _table(
@@ -79,6 +80,7 @@ class SiteArrays(NamedTuple):
     submits: Floats  # (limit, 2): counter, most jobs
     qos_preempts: Bytes  # (preemptor, preempted)
     qos_mode: Ints
+    qos_priority: Ints
     tuning: Rows  # one row
     counters: int
 
@@ -107,3 +109,7 @@ def set_ranges(table: Rows, name: str, counts: list[int]) -> None:
 
 class Refused(Exception):
     """Slurm refuses the job; the text is the reason."""
+
+
+class RefusedEverywhere(Refused):
+    """One partition of several that a job names is enough to refuse it."""

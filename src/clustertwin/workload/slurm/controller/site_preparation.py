@@ -103,6 +103,7 @@ class _Preparation:
             submits=matrix([pair for column in columns for pair in column["submit"]], 2, np.float64),
             qos_preempts=preempts,
             qos_mode=np.array([self._mode(qos.preempt_mode) for qos in self.limits.qos_list], np.int64),
+            qos_priority=np.array([qos.priority for qos in self.limits.qos_list], np.int64),
             tuning=self._tuning(requeue_delay_s, bf_phase_s),
             counters=max(len(self.limits.counters), 1),
         )
@@ -118,6 +119,7 @@ class _Preparation:
         for name in (
             "limit_s", "user", "association", "qos", "nodes_min", "nodes_max", "nodes_wanted", "cpus", "cpus_per_task",
             "tasks_on_node", "cpus_on_node", "memory_node_mb", "memory_cpu_mb", "exclusive", "required",
+            "forced",
         ):  # fmt: skip
             table[name] = [column[name] for column in columns]
         table["reservation"] = [self.table.reservations[job.reservation] if job.reservation else -1 for job in jobs]

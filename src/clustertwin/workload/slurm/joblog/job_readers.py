@@ -122,14 +122,23 @@ def parse_events(text: str, where: Path | str) -> SlurmLog:
     return in_order(jobs, 0.0, report)
 
 
-def sbatch_options(line: str) -> dict[str, str]:
-    """A command line of sbatch -> long options; the script and its arguments end it."""
+def sbatch_options(line: str, part: int = 0) -> dict[str, str]:
+    """A command line of sbatch -> long options; the script and its arguments end it.
+
+    A colon separates the parts of a heterogeneous job, whose options then contain `het-group`.
+    """
     words = shlex.split(line)
     if words and words[0].endswith(("sbatch", "srun", "salloc")):
         words = words[1:]
     options: dict[str, str] = {}
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
+    at, several = 0, False
+    while at < len(words) and (words[at].startswith("-") or words[at] == ":"):
+        if words[at] == ":":
+            several = True
+            if not part:
+                break
+            at, part, options = at + 1, part - 1, {}
+            continue
         name, equals, value = words[at].lstrip("-").partition("=")
         dashes = len(words[at]) - len(words[at].lstrip("-"))
         at += 1
@@ -143,7 +152,7 @@ def sbatch_options(line: str) -> dict[str, str]:
                 raise ValueError(f"option {name} has no value")
             value, at = words[at], at + 1
         options[name] = value
-    return options
+    return options | ({"het-group": ""} if several else {})
 
 
 def with_options(job: SlurmJob, options: dict[str, str], report: SiteReport, place: str) -> SlurmJob:
@@ -171,6 +180,8 @@ def with_options(job: SlurmJob, options: dict[str, str], report: SiteReport, pla
             changes["begin_s"] = math.inf
         elif name in ("requeue", "no-requeue"):
             changes["requeue"] = name == "requeue"
+        elif name == "het-group":
+            report.add("not modelled", "heterogeneous jobs: only their first part is read", place)
         elif name in NOT_MODELLED:
             report.add("not modelled", f"--{name}", place)
     return replace(job, **changes)
@@ -359,15 +370,17 @@ def _sacct_job(cells: dict[str, str], report: SiteReport, place: str) -> SlurmJo
     if _field(cells, "Restarts", lambda text: parse_size(text or "0")):
         report.add("assumed", "requeued jobs: only their last run is known", place)
     if cells.get("SubmitLine"):
-        job = _with_submit_line(job, cells["SubmitLine"], report, place)
+        job = _with_submit_line(job, cells["SubmitLine"], report, place, int(match[3] or 0))
     return job
 
 
-def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str) -> SlurmJob:
+def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str, part: int) -> SlurmJob:
     """Only what sacct has no column for is taken from the command line: scripts may set the rest themselves."""
     try:
-        options = sbatch_options(line)
-        asked = with_options(job, {k: v for k, v in options.items() if k != "begin"}, report, place)
+        options = sbatch_options(line, part)
+        asked = with_options(
+            job, {k: v for k, v in options.items() if k not in ("begin", "het-group")}, report, place
+        )
     except ValueError as error:
         report.add("assumed", f"SubmitLine is not understood ({error})", place)
         return job

@@ -109,6 +109,7 @@ def _partition(
         memory_per_node_mb=get("defmempernode", parse_memory_mb, 0.0),
         max_memory_per_cpu_mb=get("maxmempercpu", parse_memory_mb, 0.0),
         exclusive=share.startswith("EXCLUSIVE"),
+        forces_sharing=share.startswith("FORCE"),
         least_loaded=get("lln", yes_or_no, False),
         schedules=state in ("UP", "DRAIN"),
         accepts=state in ("UP", "DOWN"),

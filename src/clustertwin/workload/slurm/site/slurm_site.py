@@ -51,6 +51,7 @@ class SlurmPartition:
     memory_per_node_mb: float = 0.0
     max_memory_per_cpu_mb: float = 0.0  # 0: the cluster's
     exclusive: bool = False
+    forces_sharing: bool = False  # OverSubscribe=FORCE
     least_loaded: bool = False
     schedules: bool = True
     accepts: bool = True
@@ -242,6 +243,7 @@ class SlurmSite:
     enforce_qos: bool = False
     enforce_associations: bool = False
     enforce_partition_limits: bool = False
+    enforce_every_partition: bool = False  # of those that a job names; else one must let it in
     memory_per_cpu_mb: float = 0.0
     memory_per_node_mb: float = 0.0
     max_memory_per_cpu_mb: float = 0.0  # 0: no limit
