@@ -37,7 +37,7 @@ def test_an_array_becomes_its_tasks_and_a_begin_time_counts_from_submission():
 
 
 def test_what_the_model_lacks_is_counted():
-    assert parse_events(EVENTS, "x.events").report.of("not modelled") == {"--nodelist": 1, "event cancel_job": 1}
+    assert parse_events(EVENTS, "x.events").report.of("not modelled") == {"--licenses": 1, "event cancel_job": 1}
 
 
 @pytest.mark.parametrize(
