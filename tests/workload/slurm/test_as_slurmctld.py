@@ -123,7 +123,7 @@ def test_a_plan_ends_at_a_whole_step_before_its_end():
 
 
 def test_a_job_that_finds_its_nodes_behind_closed_partitions_closes_its_own():
-    """After "Nodes required for job are DOWN, DRAINED or reserved …" no job behind it was tried: 1,866 said Priority."""
+    """After "Nodes required for job are DOWN, DRAINED or reserved …" no job behind it was tried (1,866 looks)."""
     few = '[[partitions]]\nname = "few"\nnodes = "n[1-2]"\nmemory_per_cpu_mb = 100\n'
     jobs = (
         job(1, 0.0, 600.0, tasks=4),

@@ -129,7 +129,8 @@ class RequestReader:
             raise Refused(f"no node has the GRES {next(g.name for g in job.gres if g.name not in self.table.gres)}")
         return {
             "nodes_min": nodes_min, "nodes_max": nodes_max, "nodes_wanted": nodes_wanted,
-            "cpus": max(cpus, nodes_min), "cpus_asked": cpus_asked, "tasks": tasks, "cpus_per_task": per_task, "limit_s": min(limit_s, 365 * 86_400.0),
+            "cpus": max(cpus, nodes_min), "cpus_asked": cpus_asked, "tasks": tasks, "cpus_per_task": per_task,
+            "limit_s": min(limit_s, 365 * 86_400.0),
             "tasks_on_node": tasks_here or (tasks if nodes_max == 1 else 1),
             "cpus_on_node": int(min(tasks_here * per_task if job.tasks_per_node else MANY, cpus_here, MANY)),
             "memory_node_mb": -1.0 if math.isnan(per_node) or not site.memory_counts else per_node,

@@ -13,11 +13,11 @@ import numpy as np
 from clustertwin.core.compiled import borrowing
 from clustertwin.workload.slurm.controller.site_arrays import Ints, Rows, SiteArrays
 
-#: What is free on a node, how many jobs run there, and how many of those are of partitions without OverSubscribe=FORCE.
+#: What is free on a node, how many jobs run there, and how many of these are of partitions that force no sharing.
 FREE = np.dtype([("cores", np.int64), ("memory_mb", np.float64), ("jobs", np.int64), ("unshared", np.int64)])
 #: Room for a result, one row per node: chosen nodes with their CPUs, and what the loops need on the way.
-ROOM = np.dtype([(name, np.int64) for name in
-                 ("node", "cpus", "avail", "free", "chosen", "set_start", "set_end", "set_cpus", "set_nodes")])  # fmt: skip
+ROOM_FIELDS = ("node", "cpus", "avail", "free", "chosen", "set_start", "set_end", "set_cpus", "set_nodes")
+ROOM = np.dtype([(name, np.int64) for name in ROOM_FIELDS])
 LEAVES = np.dtype([("nodes", np.int64), ("distance", np.int64)])
 
 

@@ -116,18 +116,16 @@ class _Preparation:
         table = np.zeros(len(jobs), JOBS)
         for name in ("submit_s", "begin_s", "cancel_s", "run_s", "array", "succeeds"):
             table[name] = [getattr(job, name) for job in jobs]
-        for name in (
-            "limit_s", "user", "association", "qos", "nodes_min", "nodes_max", "nodes_wanted", "cpus", "cpus_per_task",
-            "tasks_on_node", "cpus_on_node", "memory_node_mb", "memory_cpu_mb", "exclusive", "required",
-            "forced",
-        ):  # fmt: skip
+        for name in ("user", "association", "qos", "cpus", "cpus_per_task", *BY_PARTITION):
             table[name] = [column[name] for column in columns]
         table["reservation"] = [self.table.reservations[job.reservation] if job.reservation else -1 for job in jobs]
         requeue = self.site.preemption.requeue
         table["requeue"] = [requeue if job.requeue is None else job.requeue for job in jobs]
         table["billing"] = [self.requests.billing(column) for column in columns]
         set_ranges(table, "entry", [len(column["entries"]) for column in columns])
-        set_ranges(table, "place", [max(entry["asked"]["nodes_max"] for entry in column["entries"]) for column in columns])
+        set_ranges(
+            table, "place", [max(entry["asked"]["nodes_max"] for entry in column["entries"]) for column in columns]
+        )
         set_ranges(table, "submit", [len(column["submit"]) for column in columns])
         links, counts = self._dependencies(jobs)
         set_ranges(table, "link", counts)
@@ -151,7 +149,13 @@ class _Preparation:
             by_id.setdefault(job.id, []).append(j)
             if job.array and job.array != job.id:
                 by_id.setdefault(job.array, []).append(j)
-        names = {"after": AFTER, "afterany": AFTERANY, "afterok": AFTEROK, "afternotok": AFTERNOTOK, "aftercorr": AFTEROK}
+        names = {
+            "after": AFTER,
+            "afterany": AFTERANY,
+            "afterok": AFTEROK,
+            "afternotok": AFTERNOTOK,
+            "aftercorr": AFTEROK,
+        }
         links: list[tuple[int, int]] = []
         counts = []
         tasks: dict[int, int] = {}  # of each array, seen so far

@@ -378,9 +378,7 @@ def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str, 
     """Only what sacct has no column for is taken from the command line: scripts may set the rest themselves."""
     try:
         options = sbatch_options(line, part)
-        asked = with_options(
-            job, {k: v for k, v in options.items() if k not in ("begin", "het-group")}, report, place
-        )
+        asked = with_options(job, {k: v for k, v in options.items() if k not in ("begin", "het-group")}, report, place)
     except ValueError as error:
         report.add("assumed", f"SubmitLine is not understood ({error})", place)
         return job
@@ -388,7 +386,8 @@ def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str, 
     if limit or asked.dependency:  # sacct's Eligible tells when these let the job go; the simulation finds that itself
         job = replace(job, begin_s=-math.inf)
     return replace(
-        job, exclusive=asked.exclusive, nodelist=asked.nodelist, exclude=asked.exclude, nice=asked.nice, dependency=asked.dependency, requeue=asked.requeue,
+        job, exclusive=asked.exclusive, nodelist=asked.nodelist, exclude=asked.exclude, nice=asked.nice,
+        dependency=asked.dependency, requeue=asked.requeue,
         cpus_per_task=asked.cpus_per_task, tasks=max(job.tasks // max(asked.cpus_per_task, 1), 1),
         tasks_per_node=asked.tasks_per_node, nodes_max=asked.nodes_max if "nodes" in options else 0,
         memory_per_cpu_mb=asked.memory_per_cpu_mb,
