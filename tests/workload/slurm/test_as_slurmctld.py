@@ -214,6 +214,22 @@ def test_the_other_parts_of_a_heterogeneous_job_are_reported():
     assert log.report.of("not modelled") == {"heterogeneous jobs: only their first part is read": 1}
 
 
+def test_an_exclusive_job_needs_memory_for_all_cpus_of_its_node():
+    """`-n 3 -c 4 --mem-per-cpu=4000 --exclusive` was refused where a node has less memory than that for each CPU."""
+    jobs = (job(1, exclusive=True, memory_per_cpu_mb=2001.0), job(2, exclusive=True, memory_per_cpu_mb=2000.0))
+    assert play(site(), *jobs).state == ("refused", "ended")
+
+
+@pytest.mark.parametrize(("options", "gpus"), [
+    ("-N 1 --gpus=2", 2), ("-N 2 --gpus=a100:4", 2), ("-N 2 --ntasks-per-node=2 --gpus-per-task=1", 2), ("--gpus=2", 0),
+    ("-N 2 --gpus=3", 0), ("-N 1-2 --gpus=2", 0),
+])  # fmt: skip
+def test_gpus_of_a_job_are_shared_evenly_by_its_nodes_or_reported(options, gpus):
+    log = parse_events(f"-dt 0 -e submit_batch_job | -sim-walltime 5 --uid=ann {options} job.sh", "x.events")
+    assert sum(gres.count for gres in log.jobs[0].gres) == gpus
+    assert bool(log.report.of("not modelled")) == (gpus == 0)
+
+
 def test_every_job_of_a_mixed_queue_starts_and_no_node_holds_more_than_it_has():
     rng = np.random.default_rng(5)
     jobs = [

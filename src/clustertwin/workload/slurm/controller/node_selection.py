@@ -81,6 +81,8 @@ def _usable(arrays, j, free, allowed, room):  # type: ignore[no-untyped-def]
         if lacks:
             continue
         if per_cpu > 0.0:
+            if exclusive and per_cpu * cpus > there.memory_mb:  # all CPUs of the node are the job's
+                continue
             cpus = min(cpus, int(there.memory_mb / per_cpu))
         cpus = min(cpus, most_here)
         if per_task > 1:

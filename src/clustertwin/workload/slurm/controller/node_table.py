@@ -20,8 +20,10 @@ def slurm_order(name: str) -> list[Any]:
 
 
 #: What of a request decides which nodes could hold it, beside its GRES.
-_NARROWING = ("memory_cpu_mb", "memory_node_mb", "cpus_on_node", "tasks_on_node", "cpus_per_task", "nodes_min",
-              "nodes_max", "cpus")  # fmt: skip
+_NARROWING = (
+    "exclusive", "memory_cpu_mb", "memory_node_mb", "cpus_on_node", "tasks_on_node", "cpus_per_task", "nodes_min",
+    "nodes_max", "cpus",
+)  # fmt: skip
 
 
 class NodeTable:
@@ -152,6 +154,8 @@ class NodeTable:
         nodes, cpus = self.nodes, self.node_cpus
         allowed = self.mask_rows[mask] == 1
         if request["memory_cpu_mb"] > 0:
+            if request["exclusive"]:
+                allowed &= cpus * request["memory_cpu_mb"] <= nodes["memory_mb"]
             cpus = np.minimum(cpus, (nodes["memory_mb"] // request["memory_cpu_mb"]).astype(np.int64))
         cpus = np.minimum(cpus, request["cpus_on_node"])
         fits = allowed & (cpus >= request["tasks_on_node"] * request["cpus_per_task"])

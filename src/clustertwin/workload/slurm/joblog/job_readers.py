@@ -182,9 +182,21 @@ def with_options(job: SlurmJob, options: dict[str, str], report: SiteReport, pla
             changes["requeue"] = name == "requeue"
         elif name == "het-group":
             report.add("not modelled", "heterogeneous jobs: only their first part is read", place)
-        elif name in NOT_MODELLED:
+        elif name in NOT_MODELLED and not (name in ("gpus", "gpus-per-task") and _gpus_on_each_node(options)):
             report.add("not modelled", f"--{name}", place)
-    return replace(job, **changes)
+    return replace(job, **changes) if "gres" in changes else replace(job, gres=_gpus_on_each_node(options), **changes)
+
+
+def _gpus_on_each_node(options: dict[str, str]) -> tuple[Gres, ...]:
+    """GPUs of a job or of its tasks, if its nodes are known and have equally many."""
+    low, _, high = options.get("nodes", "").partition("-")
+    nodes = parse_size(low) if low and high in ("", low) else 0
+    tasks = parse_size(options.get("ntasks-per-node", "0")) * nodes or parse_size(options.get("ntasks", f"{nodes}"))
+    for name, times in (("gpus", 1), ("gpus-per-task", tasks)):
+        for gres in parse_gres(f"gpu:{options[name]}") if options.get(name) and nodes else ():
+            if gres.count * times and gres.count * times % nodes == 0:
+                return (replace(gres, count=gres.count * times // nodes),)
+    return ()
 
 
 _SIMPLE: dict[str, tuple[str, Callable[[str], Any]]] = {
