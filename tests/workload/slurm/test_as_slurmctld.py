@@ -220,14 +220,16 @@ def test_an_exclusive_job_needs_memory_for_all_cpus_of_its_node():
     assert play(site(), *jobs).state == ("refused", "ended")
 
 
-@pytest.mark.parametrize(("options", "gpus"), [
-    ("-N 1 --gpus=2", 2), ("-N 2 --gpus=a100:4", 2), ("-N 2 --ntasks-per-node=2 --gpus-per-task=1", 2), ("--gpus=2", 0),
-    ("-N 2 --gpus=3", 0), ("-N 1-2 --gpus=2", 0),
+@pytest.mark.parametrize(("options", "gpus", "exact"), [
+    ("-N 1 --gpus=2", 2, True), ("-n 1 --gpus=2", 2, True), ("-N 2 --gpus=a100:4", 2, True),
+    ("-N 2 --ntasks-per-node=2 --gpus-per-task=1", 2, True), ("-n 3 --ntasks-per-node=1 --gpus-per-task=1", 1, True),
+    ("-n 12 --gpus=2", 1, False), ("-N 2-3 -n 6 --gpus=3", 1, False),
 ])  # fmt: skip
-def test_gpus_of_a_job_are_shared_evenly_by_its_nodes_or_reported(options, gpus):
+def test_gpus_of_a_job_are_shared_by_its_nodes_or_each_has_one(options, gpus, exact):
+    """`-n 12 --gpus=2` and `-N 2-3 -n 6 --gpus=3` had one GPU on each of three nodes."""
     log = parse_events(f"-dt 0 -e submit_batch_job | -sim-walltime 5 --uid=ann {options} job.sh", "x.events")
     assert sum(gres.count for gres in log.jobs[0].gres) == gpus
-    assert bool(log.report.of("not modelled")) == (gpus == 0)
+    assert bool(log.report.of("assumed")) == (not exact)
 
 
 def test_every_job_of_a_mixed_queue_starts_and_no_node_holds_more_than_it_has():

@@ -63,7 +63,7 @@ FLAGS = {
     "interactive", "bell", "no-bell", "no-shell", "stepmgr",
 }  # fmt: skip
 NOT_MODELLED = {
-    "licenses", "gpus", "gpus-per-task", "gpus-per-socket", "mem-per-gpu", "contiguous",
+    "licenses", "gpus-per-socket", "mem-per-gpu", "contiguous",
     "spread-job", "overcommit", "oversubscribe", "switches", "core-spec", "thread-spec", "deadline", "time-min",
     "cluster-constraint", "sockets-per-node", "cores-per-socket", "threads-per-core", "ntasks-per-core",
     "ntasks-per-socket", "hint", "prefer", "bb", "use-min-nodes",
@@ -182,21 +182,31 @@ def with_options(job: SlurmJob, options: dict[str, str], report: SiteReport, pla
             changes["requeue"] = name == "requeue"
         elif name == "het-group":
             report.add("not modelled", "heterogeneous jobs: only their first part is read", place)
-        elif name in NOT_MODELLED and not (name in ("gpus", "gpus-per-task") and _gpus_on_each_node(options)):
+        elif name in NOT_MODELLED:
             report.add("not modelled", f"--{name}", place)
-    return replace(job, **changes) if "gres" in changes else replace(job, gres=_gpus_on_each_node(options), **changes)
+    gpus, exact = _gpus_on_each_node(options)
+    if gpus and "gres" not in changes:
+        changes["gres"] = gpus
+    if gpus and not exact:
+        report.add(
+            "assumed", "GPUs of a job whose nodes are not known, or do not share them evenly: one on each", place
+        )
+    return replace(job, **changes)
 
 
-def _gpus_on_each_node(options: dict[str, str]) -> tuple[Gres, ...]:
-    """GPUs of a job or of its tasks, if its nodes are known and have equally many."""
+def _gpus_on_each_node(options: dict[str, str]) -> tuple[tuple[Gres, ...], bool]:
+    """GPUs on each node of a job that asks for them by job or by task, and whether these are as many as it asks for."""
     low, _, high = options.get("nodes", "").partition("-")
-    nodes = parse_size(low) if low and high in ("", low) else 0
-    tasks = parse_size(options.get("ntasks-per-node", "0")) * nodes or parse_size(options.get("ntasks", f"{nodes}"))
-    for name, times in (("gpus", 1), ("gpus-per-task", tasks)):
-        for gres in parse_gres(f"gpu:{options[name]}") if options.get(name) and nodes else ():
-            if gres.count * times and gres.count * times % nodes == 0:
-                return (replace(gres, count=gres.count * times // nodes),)
-    return ()
+    on_node, tasks = (parse_size(options.get(name) or "0") for name in ("ntasks-per-node", "ntasks"))
+    nodes = parse_size(low) if low and high in ("", low) else int(not low and tasks in (0, 1))
+    for name in ("gpus", "gpus-per-task"):
+        for gres in parse_gres(f"gpu:{options[name]}") if options.get(name) else ():
+            times = 1 if name == "gpus" else tasks or on_node * nodes or nodes
+            if name == "gpus-per-task" and on_node:
+                return (replace(gres, count=gres.count * on_node),), True
+            exact = nodes > 0 and times > 0 and gres.count * times % nodes == 0
+            return (replace(gres, count=gres.count * times // nodes if exact else 1),), exact
+    return (), True
 
 
 _SIMPLE: dict[str, tuple[str, Callable[[str], Any]]] = {
