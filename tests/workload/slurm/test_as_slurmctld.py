@@ -232,6 +232,17 @@ def test_gpus_of_a_job_are_shared_by_its_nodes_or_each_has_one(options, gpus, ex
     assert bool(log.report.of("assumed")) == (not exact)
 
 
+def test_sacct_prints_all_memory_of_a_node_as_that_of_the_first_of_its_partition():
+    """Without a default, ReqMem was 16000M for jobs on nodes of 8000 MB: a1 has 16000."""
+    nodes = SITE.replace("n[1-4]", "n[2-4]") + '[[nodes]]\nnames = "n1"\ncores = 4\nmemory = "4000"\n'
+    where = site(nodes=nodes)
+    where = replace(where, partitions=(replace(where.partitions[0], memory_per_cpu_mb=0.0),))
+    jobs = [job(k, k, memory_per_node_mb=4000.0, memory_as_recorded=True, exclude=("n1",)) for k in (1, 2)]
+    assert play(where, *jobs).nodes == (("n2",), ("n3",))
+    asked = [replace(each, memory_as_recorded=False) for each in jobs]
+    assert play(where, *asked).nodes == (("n2",), ("n2",))
+
+
 def test_every_job_of_a_mixed_queue_starts_and_no_node_holds_more_than_it_has():
     rng = np.random.default_rng(5)
     jobs = [

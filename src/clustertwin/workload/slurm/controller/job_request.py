@@ -114,6 +114,9 @@ class RequestReader:
                 per_node = math.nan
             elif not per_node:
                 per_node = 0.0  # all memory of the node
+        elif job.memory_as_recorded and not self._default_memory(partition):
+            memory_mb = self.table.nodes["memory_mb"][self.table.part_nodes[self.table.partitions[partition.name]] == 1]
+            per_node = 0.0 if per_node in memory_mb[:1] else per_node
         cpus_asked = max(cpus, nodes_min)
         per_task, tasks_here, cpus_here = job.cpus_per_task, job.tasks_per_node, partition.max_cpus_per_node
         most_mb = partition.max_memory_per_cpu_mb or site.max_memory_per_cpu_mb
@@ -138,6 +141,10 @@ class RequestReader:
             "gres": gres, "exclusive": exclusive, "required": self.table.required(job, partition),
             "forced": partition.forces_sharing,
         }  # fmt: skip
+
+    def _default_memory(self, partition: SlurmPartition) -> float:
+        own = partition.memory_per_cpu_mb or partition.memory_per_node_mb
+        return own or self.site.memory_per_cpu_mb or self.site.memory_per_node_mb
 
     def _partition_limit(self, reason: str) -> None:
         if self.site.enforce_every_partition:

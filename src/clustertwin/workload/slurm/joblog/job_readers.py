@@ -413,6 +413,7 @@ def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str, 
         cpus_per_task=asked.cpus_per_task, tasks=max(job.tasks // max(asked.cpus_per_task, 1), 1),
         tasks_per_node=asked.tasks_per_node, nodes_max=asked.nodes_max if "nodes" in options else 0,
         memory_per_cpu_mb=asked.memory_per_cpu_mb,
+        memory_as_recorded=job.memory_as_recorded and not {"mem", "mem-per-cpu"} & options.keys(),
         memory_per_node_mb=asked.memory_per_node_mb if "mem-per-cpu" not in options else math.nan, array_limit=limit,
     )  # fmt: skip
 
@@ -466,7 +467,7 @@ def _memory(cells: dict[str, str], tres: dict[str, float], nodes: int) -> dict[s
     if kind:
         return {kind: _field(cells, "ReqMem", lambda text: parse_memory_mb(text[:-1]))}
     total = tres.get("mem") or (_field(cells, "ReqMem", parse_memory_mb) if text[:1].isdecimal() else math.nan)
-    return {"memory_per_node_mb": total / nodes}
+    return {"memory_per_node_mb": total / nodes, "memory_as_recorded": True}
 
 
 def _gres(tres: dict[str, float], nodes: int) -> tuple[Gres, ...]:
