@@ -243,6 +243,20 @@ def test_sacct_prints_all_memory_of_a_node_as_that_of_the_first_of_its_partition
     assert play(where, *asked).nodes == (("n2",), ("n2",))
 
 
+def test_sbatch_gives_a_job_no_more_nodes_than_tasks():
+    """`-N 3 -n 2` had two nodes."""
+    log = parse_events("-dt 0 -e submit_batch_job | -sim-walltime 5 --uid=ann -N 3 -n 2 job.sh", "x.events")
+    assert (log.jobs[0].nodes_min, log.jobs[0].nodes_max) == (2, 2)
+
+
+def test_a_job_of_fewer_nodes_than_its_partition_asks_for_never_starts():
+    """With MinNodes=2, `-N 1 -n 2` waited (PartitionNodeLimit), and `-n 2` had two nodes."""
+    wide = '[[partitions]]\nname = "wide"\nmin_nodes = 2\nmemory_per_cpu_mb = 100\n'
+    one, free = job(1, tasks=2, nodes_min=1, nodes_max=1), job(2, tasks=2)
+    schedule = play(site(wide), *(replace(each, partitions=("wide",)) for each in (one, free)))
+    assert (schedule.state, len(schedule.nodes[1])) == (("refused", "ended"), 2)
+
+
 def test_every_job_of_a_mixed_queue_starts_and_no_node_holds_more_than_it_has():
     rng = np.random.default_rng(5)
     jobs = [

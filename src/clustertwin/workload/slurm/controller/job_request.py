@@ -91,6 +91,8 @@ class RequestReader:
         nodes_min = max(job.nodes_min, partition.min_nodes, len(job.nodelist), 1)
         if job.tasks_per_node:
             nodes_min = max(nodes_min, -(-tasks // job.tasks_per_node))
+        if 0 < job.nodes_max < partition.min_nodes:
+            self._partition_limit(f"fewer nodes than partition {partition.name} asks for")
         most_nodes = job.nodes_max if job.nodes_max and job.tasks_per_node else min(job.nodes_max or tasks, tasks)
         nodes_max = max(min(most_nodes, len(self.table.names)), nodes_min)
         if nodes_max > partition.max_nodes:

@@ -184,6 +184,8 @@ def with_options(job: SlurmJob, options: dict[str, str], report: SiteReport, pla
             report.add("not modelled", "heterogeneous jobs: only their first part is read", place)
         elif name in NOT_MODELLED:
             report.add("not modelled", f"--{name}", place)
+    if "nodes" in options and 0 < changes.get("tasks", 0) < changes["nodes_min"]:  # as sbatch lowers it
+        changes["nodes_min"] = changes["nodes_max"] = changes["tasks"]
     gpus, exact = _gpus_on_each_node(options)
     if gpus and "gres" not in changes:
         changes["gres"] = gpus
