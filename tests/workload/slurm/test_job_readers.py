@@ -18,7 +18,7 @@ from clustertwin.workload.slurm.site.quantities import Gres
 EVENTS = """\
 -dt 10.5 -e submit_batch_job | -sim-walltime 60.0 --uid=ann -J a -N 2 -n 18 -t 1:00:00 -q high -p long --mem=4G job.sh
 -dt 11.0 -e submit_batch_job | -sim-walltime -1 --uid=bob -N1 --exclusive --gres=gpu:v100:2 --constraint=ib job.sh --x
--dt 12.0 -e submit_batch_job | -sim-walltime 5 --uid=bob -n 1 -c 4 --array=0-4%2 --begin=now+60 -w n1 job.sh
+-dt 12.0 -e submit_batch_job | -sim-walltime 5 --uid=bob -n 1 -c 4 --array=0-4%2 --begin=now+60 -L matlab job.sh
 -dt 13.0 -e cancel_job | 5
 """
 
@@ -39,7 +39,7 @@ def test_an_array_becomes_its_tasks_and_a_begin_time_counts_from_submission():
 
 
 def test_what_the_model_lacks_is_counted():
-    assert parse_events(EVENTS, "x.events").report.of("not modelled") == {"--nodelist": 1, "event cancel_job": 1}
+    assert parse_events(EVENTS, "x.events").report.of("not modelled") == {"--licenses": 1, "event cancel_job": 1}
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_nodes_of_a_reservation_are_kept_free_for_its_jobs():
 
 
 @pytest.mark.parametrize(("mode", "starts", "ends"), [
-    ("requeue", [50, 20], [150, 50]), ("cancel", [0, 20], [20, 50]), ("suspend", [0, 20], [130, 50]),
+    ("requeue", [180, 20], [280, 50]), ("cancel", [0, 20], [20, 50]), ("suspend", [0, 20], [130, 50]),
 ])  # fmt: skip
 def test_a_higher_tier_preempts_a_lower_one(mode, starts, ends):
     extra = '[[partitions]]\nname = "high"\npriority_tier = 5\nmemory_per_cpu_mb = 100\n'

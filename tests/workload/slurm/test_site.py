@@ -355,3 +355,10 @@ def test_a_production_site_is_read(data):
     production = read_site(root / "slurm-production.conf")
     assert [len(partition.nodes) for partition in production.partitions] == [914, 11, 5, 922]
     assert set(production.report.of("not modelled")) >= {"licenses", "dependencyparameters", "prolog", "epilog"}
+
+
+def test_associations_without_their_parents_are_reported(tmp_path):
+    """`sacctmgr -P show assoc` prints no parents by default: accounts below others became accounts below root."""
+    (tmp_path / "slurm.conf").write_text("NodeName=n1 CPUs=4\nPartitionName=a Nodes=n1\n")
+    (tmp_path / "assoc.txt").write_text("Cluster|Account|User|Share\nc|root||1\nc|phys||5\nc|lab||3\nc|lab|ann|1\n")
+    assert any("ParentName" in what for what in read_site(tmp_path).report.of("assumed"))

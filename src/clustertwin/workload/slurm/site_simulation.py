@@ -22,6 +22,8 @@ from clustertwin.workload.slurm.site.slurm_site import SlurmSite
 
 Floats = NDArray[np.float64]
 
+#: slurmctld lets a requeued job wait for its credential to expire (AuthInfo=cred_expire, 120 s), and a second more.
+REQUEUE_DELAY_S = 121.0
 #: What became of a job, by the numbers of the controller.
 STATES = ("not submitted", "pending", "running", "ended", "suspended", "rejected", "withdrawn", "preempted")
 REFUSED = "refused"
@@ -112,7 +114,7 @@ def group_figures(names: list[str], wait_s: Floats) -> list[GroupFigures]:
 def simulate_site(
     site: SlurmSite,
     log: SlurmLog,
-    requeue_delay_s: float = 0.0,
+    requeue_delay_s: float = REQUEUE_DELAY_S,
     bf_phase_s: float = 0.0,
     placed: Sequence[Sequence[str]] = (),
 ) -> SiteSchedule:

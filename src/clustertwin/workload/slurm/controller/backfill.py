@@ -22,7 +22,7 @@ from clustertwin.workload.slurm.controller.controller_state import (
     satisfied,
     within_limits,
 )
-from clustertwin.workload.slurm.controller.job_start import STARTED, copy_free, preemption_of, try_start
+from clustertwin.workload.slurm.controller.job_start import STARTED, ask_for, copy_free, preemption_of, try_start
 from clustertwin.workload.slurm.controller.node_selection import (
     change_resources,
     held_cores,
@@ -160,6 +160,7 @@ def will_run(arrays, state, space, e, now_s, now_only):  # type: ignore[no-untyp
                     future[i].cores += space.held[m].cores
                     future[i].memory_mb += space.held[m].memory_mb
                     future[i].jobs -= 1
+                    future[i].unshared -= not arrays.jobs[other].forced
                     for g in range(gres.shape[1]):
                         gres[i, g] += arrays.job_gres[other, g]
                 last_s = ends_s
@@ -334,7 +335,7 @@ def _test_job(arrays, state, space, e, now_s, now_only):  # type: ignore[no-unty
             node = state.work.room[k].node
             space.picked_bits[node // WORD_BITS] |= np.int64(1) << (node % WORD_BITS)
         from_s = np.floor(when_s / resolution) * resolution
-        until_s = np.floor((when_s + limit_s + resolution - 1) / resolution) * resolution
+        until_s = np.floor((when_s + limit_s) / resolution) * resolution
         if _overlaps(space, from_s, until_s):
             later_s = when_s + resolution if start_s == when_s else when_s
             continue
@@ -388,6 +389,7 @@ def backfill_cycle(arrays, state, space, now_s):  # type: ignore[no-untyped-def]
         if tested >= tuning.bf_max_job_test or space.stretches[0] >= tuning.bf_node_space_size:
             break
         tested += 1
+        ask_for(arrays, e)
         now_only = state.priority[e] < tuning.bf_min_prio_reserve
         waited_s = now_s - max(jobs[j].submit_s, state.live[j].begin_s)
         now_only |= waited_s < tuning.bf_min_age_reserve

@@ -197,8 +197,11 @@ def start_job(arrays, state, e, now_s, count):  # type: ignore[no-untyped-def]
     limit_s = jobs[j].limit_s
     state.live[j].status = RUNNING
     state.live[j].start_s = now_s
-    state.live[j].limit_end_s = now_s + limit_s
-    state.live[j].end_s = now_s + min(jobs[j].run_s, limit_s + arrays.tuning[0].over_time_s)
+    last_s = np.inf  # a job ends with its reservation
+    if jobs[j].reservation >= 0:
+        last_s = arrays.reservation_s[jobs[j].reservation, 1]
+    state.live[j].limit_end_s = min(now_s + limit_s, last_s)
+    state.live[j].end_s = min(now_s + min(jobs[j].run_s, limit_s + arrays.tuning[0].over_time_s), last_s)
     state.live[j].charged_s = now_s
     state.active[state.counts[ACTIVE]] = j
     state.counts[ACTIVE] += 1

@@ -29,7 +29,7 @@ from clustertwin.workload.slurm.controller.controller_state import (
     within_limits,
 )
 from clustertwin.workload.slurm.controller.job_priority import classic_fair_share, priority_of, rank_users
-from clustertwin.workload.slurm.controller.job_start import BUSY, STARTED, resume_suspended, try_start
+from clustertwin.workload.slurm.controller.job_start import BUSY, STARTED, ask_for, resume_suspended, try_start
 from clustertwin.workload.slurm.controller.stable_sort import sort_by_key
 
 
@@ -190,6 +190,7 @@ def main_pass(arrays, state, now_s, depth, allowed, blocked):  # type: ignore[no
                 _close(arrays, failed, blocked, p)
                 closed += 1
             continue
+        ask_for(arrays, e)
         mask, there = entries[e].mask, 0
         for i in range(len(allowed)):
             allowed[i] = arrays.masks[mask, i]
@@ -197,7 +198,10 @@ def main_pass(arrays, state, now_s, depth, allowed, blocked):  # type: ignore[no
                 allowed[i] = 0
             elif arrays.nodes[i].up:
                 there += arrays.partition_nodes[p, i]
-        if there < jobs[j].nodes_min:
+        if there < jobs[j].nodes_min:  # closed partitions hold too many of its nodes
+            if jobs[j].reservation < 0:
+                _close(arrays, failed, blocked, p)
+                closed += 1
             continue
         result = try_start(arrays, state, e, now_s, allowed)
         if result == STARTED:

@@ -8,7 +8,7 @@ from typing import Any
 from clustertwin.workload.slurm.controller.account_table import AccountTable
 from clustertwin.workload.slurm.controller.limit_table import LimitTable, Owner
 from clustertwin.workload.slurm.controller.node_table import NodeTable
-from clustertwin.workload.slurm.controller.site_arrays import CPU, Refused
+from clustertwin.workload.slurm.controller.site_arrays import CPU, Refused, RefusedEverywhere
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob
 from clustertwin.workload.slurm.site.slurm_site import SlurmPartition, SlurmSite
 
@@ -48,8 +48,11 @@ class RequestReader:
         for name in names:
             partition = site.partitions[self.table.partitions[name]]
             try:
-                request = self._request(job, partition)
-                entries.append(self._entry(job, partition, request, (account, user, association, qos)))
+                asked = self._request(job, partition)
+                entries.append(self._entry(job, partition, asked, (account, user, association, qos)))
+                request = request or dict(asked)
+            except RefusedEverywhere:
+                raise
             except Refused as error:
                 reasons.append(str(error))
         if not entries or request is None:
@@ -85,14 +88,18 @@ class RequestReader:
         site = self.site
         tasks = job.tasks or job.tasks_per_node * max(job.nodes_min, 1) or max(job.nodes_min, 1)
         cpus = max(tasks, 1) * job.cpus_per_task
-        nodes_min = max(job.nodes_min, partition.min_nodes, 1)
+        nodes_min = max(job.nodes_min, partition.min_nodes, len(job.nodelist), 1)
         if job.tasks_per_node:
             nodes_min = max(nodes_min, -(-tasks // job.tasks_per_node))
-        nodes_max = max(min(job.nodes_max or tasks, len(self.table.names)), nodes_min)
+        if 0 < job.nodes_max < partition.min_nodes:
+            self._partition_limit(f"fewer nodes than partition {partition.name} asks for")
+        most_nodes = job.nodes_max if job.nodes_max and job.tasks_per_node else min(job.nodes_max or tasks, tasks)
+        nodes_max = max(min(most_nodes, len(self.table.names)), nodes_min)
         if nodes_max > partition.max_nodes:
             if nodes_min > partition.max_nodes:
                 self._partition_limit(f"more nodes than partition {partition.name} allows")
             nodes_max = int(partition.max_nodes)
+        nodes_wanted = nodes_max if job.nodes_max else nodes_min  # a range gets as many nodes as it can
         limit_s = job.limit_s
         if math.isnan(limit_s):
             limit_s = partition.max_time_s if math.isnan(partition.default_time_s) else partition.default_time_s
@@ -109,21 +116,41 @@ class RequestReader:
                 per_node = math.nan
             elif not per_node:
                 per_node = 0.0  # all memory of the node
+        elif job.memory_as_recorded and not self._default_memory(partition):
+            memory_mb = self.table.nodes["memory_mb"][self.table.part_nodes[self.table.partitions[partition.name]] == 1]
+            per_node = 0.0 if per_node in memory_mb[:1] else per_node
+        cpus_asked = max(cpus, nodes_min)
+        per_task, tasks_here, cpus_here = job.cpus_per_task, job.tasks_per_node, partition.max_cpus_per_node
+        most_mb = partition.max_memory_per_cpu_mb or site.max_memory_per_cpu_mb
+        if most_mb and per_cpu > most_mb:  # slurmctld gives a task more CPUs instead
+            ratio = math.ceil(per_cpu / most_mb)
+            per_task, per_cpu, cpus = per_task * ratio, math.ceil(per_cpu / ratio), cpus * ratio
+        elif most_mb and per_node > most_mb:
+            tasks_here = max(tasks_here, math.ceil(per_node / most_mb / per_task))
+            cpus = max(cpus, nodes_min * tasks_here * per_task)
         exclusive = job.exclusive or partition.exclusive or site.whole_nodes
         gres = [sum(g.count for g in job.gres if g.name == name) if job.gres else 0 for name in self.table.gres]
         if any(g.name not in self.table.gres for g in job.gres):
             raise Refused(f"no node has the GRES {next(g.name for g in job.gres if g.name not in self.table.gres)}")
         return {
-            "nodes_min": nodes_min, "nodes_max": nodes_max, "cpus": max(cpus, nodes_min), "tasks": tasks,
-            "cpus_per_task": job.cpus_per_task, "limit_s": min(limit_s, 365 * 86_400.0),
-            "tasks_on_node": job.tasks_per_node or (tasks if nodes_max == 1 else 1),
-            "cpus_on_node": int(min(job.tasks_per_node * job.cpus_per_task or MANY, partition.max_cpus_per_node, MANY)),
+            "nodes_min": nodes_min, "nodes_max": nodes_max, "nodes_wanted": nodes_wanted,
+            "cpus": max(cpus, nodes_min), "cpus_asked": cpus_asked, "tasks": tasks, "cpus_per_task": per_task,
+            "limit_s": min(limit_s, 365 * 86_400.0),
+            "tasks_on_node": tasks_here or (tasks if nodes_max == 1 else 1),
+            "cpus_on_node": int(min(tasks_here * per_task if job.tasks_per_node else MANY, cpus_here, MANY)),
             "memory_node_mb": -1.0 if math.isnan(per_node) or not site.memory_counts else per_node,
             "memory_cpu_mb": 0.0 if math.isnan(per_cpu) or not site.memory_counts else per_cpu,
-            "gres": gres, "exclusive": exclusive,
+            "gres": gres, "exclusive": exclusive, "required": self.table.required(job, partition),
+            "forced": partition.forces_sharing,
         }  # fmt: skip
 
+    def _default_memory(self, partition: SlurmPartition) -> float:
+        own = partition.memory_per_cpu_mb or partition.memory_per_node_mb
+        return own or self.site.memory_per_cpu_mb or self.site.memory_per_node_mb
+
     def _partition_limit(self, reason: str) -> None:
+        if self.site.enforce_every_partition:
+            raise RefusedEverywhere(reason)
         raise Refused(reason if self.site.enforce_partition_limits else f"{reason}; it waits for ever")
 
     def _entry(self, job: SlurmJob, partition: SlurmPartition, request: dict[str, Any], owner: Owner) -> dict[str, Any]:
@@ -139,7 +166,7 @@ class RequestReader:
         asked = (mask, job.reservation, *request["gres"], *(value for name, value in request.items() if name != "gres"))
         return {
             "kind": self.kinds.setdefault((partition.name, *asked), len(self.kinds)),
-            "partition": self.table.partitions[partition.name], "mask": mask, "tres": tres,
+            "partition": self.table.partitions[partition.name], "mask": mask, "tres": tres, "asked": request,
             "priority": self._static_priority(job, partition, request, tres, qos),
             "limits": self.limits.limits(job, partition, (request, tres), owner),
         }  # fmt: skip
@@ -159,11 +186,11 @@ class RequestReader:
         weights, n = self.site.priority, len(self.table.names)
         if not weights.multifactor:
             return 0.0
-        total = self.cpus
+        total, nodes, cpus = self.cpus, max(job.nodes_min, len(job.nodelist), 1), request["cpus_asked"]
         if weights.size_relative_to_time:
-            size = max(request["nodes_min"] * total / n, request["cpus"]) / (request["limit_s"] / 60) / total
+            size = max(nodes * total / n, cpus) / (request["limit_s"] / 60) / total
         else:
-            size = (request["nodes_min"] / n + request["cpus"] / total) / 2
+            size = (nodes / n + cpus / total) / 2
         size = 1 - size if weights.favor_small else size
         priority = weights.job_size * min(max(size, 0.0), 1.0)
         priority += weights.partition * partition.priority_factor / self.max_factor

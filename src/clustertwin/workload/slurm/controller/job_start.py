@@ -43,6 +43,7 @@ def set_empty(arrays, target):  # type: ignore[no-untyped-def]
         target.nodes[i].cores = arrays.nodes[i].cores
         target.nodes[i].memory_mb = arrays.nodes[i].memory_mb
         target.nodes[i].jobs = 0
+        target.nodes[i].unshared = 0
         for g in range(arrays.node_gres.shape[1]):
             target.gres[i, g] = arrays.node_gres[i, g]
 
@@ -82,11 +83,11 @@ def candidates(arrays, state, e, allowed):  # type: ignore[no-untyped-def]
             found[count] = victim
             if arrays.tuning[0].youngest_first:
                 keys[victim] = -state.live[victim].start_s
-            elif arrays.tuning[0].preempt == 1:
-                tier = arrays.partitions[arrays.entries[state.live[victim].entry].partition].tier
-                keys[victim] = tier * 65536.0 + (65535.0 - size)
-            else:
-                keys[victim] = state.priority[state.live[victim].entry]
+            else:  # the lowest tier or QOS first, and of equal ones the job with the fewest nodes
+                rank = arrays.qos_priority[arrays.jobs[victim].qos]
+                if arrays.tuning[0].preempt == 1:
+                    rank = arrays.partitions[arrays.entries[state.live[victim].entry].partition].tier
+                keys[victim] = min(rank, 65535) * 65536.0 + size
             count += 1
     sort_by_key(found, keys, state.spare, count)
     return count
@@ -153,6 +154,24 @@ def _preempt_for(arrays, state, e, allowed, now_s):  # type: ignore[no-untyped-d
                 take_resources(arrays, state, order[k], preemption_of(arrays, state, e, order[k]), now_s)
         return select_nodes(arrays, j, state.free, allowed, state.work, loaded)
     return 0
+
+
+@borrowing
+def ask_for(arrays, e):  # type: ignore[no-untyped-def]
+    """Let the entry's job ask for what it does in this partition; its row holds that as long as it runs."""
+    entry = arrays.entries[e]
+    job = arrays.jobs[entry.job]
+    job.limit_s = entry.limit_s
+    job.nodes_min = entry.nodes_min
+    job.nodes_max = entry.nodes_max
+    job.nodes_wanted = entry.nodes_wanted
+    job.tasks_on_node = entry.tasks_on_node
+    job.cpus_on_node = entry.cpus_on_node
+    job.memory_node_mb = entry.memory_node_mb
+    job.memory_cpu_mb = entry.memory_cpu_mb
+    job.exclusive = entry.exclusive
+    job.required = entry.required
+    job.forced = entry.forced
 
 
 @borrowing

@@ -75,7 +75,7 @@ class LimitTable:
                     ((*source, "account", account), limits.max_tres_account, limits.max_jobs_account, "account"),
                 ]
             elif self.accounts.rows[source[1]].user:
-                scopes.append(((*source, "jobs"), {}, limits.max_jobs, "user"))
+                scopes.append(((*source, "jobs"), {}, self._inherited(source[1], "max_jobs"), "user"))
             fresh = set()
             for counter, tres, jobs, scope in scopes:
                 kept = {name: amount for name, amount in tres.items() if (scope, name) not in decided}
@@ -86,6 +86,11 @@ class LimitTable:
             if source[0] == "qos":  # limits of several levels of the account tree all apply
                 decided |= fresh
         return pairs
+
+    def _inherited(self, association: int, name: str) -> float:
+        """A limit of each user of an account holds for every user below it that has none of its own."""
+        found = (float(getattr(self.accounts.rows[a].limits, name)) for a in self.accounts.chain(association))
+        return next(filter(math.isfinite, found), math.inf)
 
     def submit_limits(self, partition: SlurmPartition, owner: Owner) -> list[tuple[int, float]]:
         """Counters of jobs in the system, each with the most that it may hold."""
@@ -104,7 +109,7 @@ class LimitTable:
                 scopes["user"] = ((*source, "user", owner[1]), limits.max_submit_user)
                 scopes["account"] = ((*source, "account", owner[0]), limits.max_submit_account)
             elif self.accounts.rows[source[1]].user:
-                scopes["user"] = (source, limits.max_submit)
+                scopes["user"] = (source, self._inherited(source[1], "max_submit"))
             for scope, (counter, limit) in scopes.items():
                 if math.isfinite(limit) and scope not in decided:
                     pairs.append((self._counter((*counter, "submit", scope)), limit))

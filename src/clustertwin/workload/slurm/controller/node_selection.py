@@ -13,11 +13,11 @@ import numpy as np
 from clustertwin.core.compiled import borrowing
 from clustertwin.workload.slurm.controller.site_arrays import Ints, Rows, SiteArrays
 
-#: What is free on a node, and how many jobs run there.
-FREE = np.dtype([("cores", np.int64), ("memory_mb", np.float64), ("jobs", np.int64)])
+#: What is free on a node, how many jobs run there, and how many of these are of partitions that force no sharing.
+FREE = np.dtype([("cores", np.int64), ("memory_mb", np.float64), ("jobs", np.int64), ("unshared", np.int64)])
 #: Room for a result, one row per node: chosen nodes with their CPUs, and what the loops need on the way.
-ROOM = np.dtype([(name, np.int64) for name in
-                 ("node", "cpus", "avail", "chosen", "set_start", "set_end", "set_cpus", "set_nodes")])  # fmt: skip
+ROOM_FIELDS = ("node", "cpus", "avail", "free", "chosen", "set_start", "set_end", "set_cpus", "set_nodes")
+ROOM = np.dtype([(name, np.int64) for name in ROOM_FIELDS])
 LEAVES = np.dtype([("nodes", np.int64), ("distance", np.int64)])
 
 
@@ -58,12 +58,15 @@ def _usable(arrays, j, free, allowed, room):  # type: ignore[no-untyped-def]
         if not allowed[i]:
             continue
         there = free.nodes[i]
+        if job.forced and there.unshared > 0:  # jobs of a partition with FORCE stay apart from others
+            continue
         if exclusive:
             if there.jobs > 0:
                 continue
             cpus = nodes[i].cores * nodes[i].threads
         else:
             cpus = there.cores * nodes[i].threads
+        room[i].free = cpus
         if cpus < least_here:
             continue
         if memory > 0.0:
@@ -78,6 +81,8 @@ def _usable(arrays, j, free, allowed, room):  # type: ignore[no-untyped-def]
         if lacks:
             continue
         if per_cpu > 0.0:
+            if exclusive and per_cpu * cpus > there.memory_mb:  # all CPUs of the node are the job's
+                continue
             cpus = min(cpus, int(there.memory_mb / per_cpu))
         cpus = min(cpus, most_here)
         if per_task > 1:
@@ -92,15 +97,14 @@ def _usable(arrays, j, free, allowed, room):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def _take(room, job, i, left):  # type: ignore[no-untyped-def]
+def _take(nodes, room, job, i, left):  # type: ignore[no-untyped-def]
     """Take node i: `left` is (nodes, CPUs, chosen so far); the new values are returned."""
     nodes_left, cpus_left, count = left
     cpus = room[i].avail
     if not job.exclusive:
-        most = cpus_left - max(nodes_left - 1, 0)
+        most = cpus_left - max(job.nodes_min - count - 1, 0) * nodes[i].threads
         if cpus > most:
-            least = job.cpus_per_task * (job.tasks_on_node if job.nodes_max > 1 else 1)
-            cpus = min(max(most, least), cpus)
+            cpus = min(max(most, job.cpus_per_task * job.tasks_on_node), cpus)
     room[count].node = i
     room[count].cpus = cpus
     room[i].chosen = 1
@@ -118,27 +122,49 @@ def _next_weight(nodes, room, above):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def _by_topology(job, nodes, work, leaf_distance):  # type: ignore[no-untyped-def]
+def _enough(job, left):  # type: ignore[no-untyped-def]
+    """The number of nodes taken, or 0 if they do not suffice. A range of nodes may stay below its upper end."""
+    return left[2] if left[1] <= 0 and left[2] >= job.nodes_min else 0
+
+
+@borrowing
+def _take_required(arrays, job, room):  # type: ignore[no-untyped-def]
+    """Begin with the nodes that the job names; a negative count if one of them has no room."""
+    left = (job.nodes_wanted, job.cpus, 0)
+    if job.required < 0:
+        return left
+    required = arrays.masks[job.required]
+    for i in range(len(required)):
+        if not required[i]:
+            continue
+        if room[i].avail <= 0 or left[2] >= job.nodes_max:
+            return left[0], left[1], -1
+        left = _take(arrays.nodes, room, job, i, left)
+    return left
+
+
+@borrowing
+def _by_topology(job, nodes, work, leaf_distance, left):  # type: ignore[no-untyped-def]
     """Nodes of the lowest weights that suffice, gathered leaf switch by leaf switch."""
     room, leaves_of = work.room, work.leaves
     n = len(nodes)
-    wanted = job.nodes_min if job.nodes_max > job.nodes_min else job.nodes_max
-    left = (wanted, job.cpus, 0)
     weight, below, count, cpus = -1, -1, 0, 0
-    while count < wanted or cpus < job.cpus:
-        below = weight
-        weight = _next_weight(nodes, room, weight)
-        if weight < 0:
-            return 0
+    while count < job.nodes_wanted or cpus < job.cpus:
+        following = _next_weight(nodes, room, weight)
+        if following < 0:
+            if count < job.nodes_min or cpus < job.cpus:
+                return 0
+            break
+        below, weight = weight, following
         for i in range(n):
             if room[i].avail > 0 and nodes[i].weight == weight:
                 count += 1
                 cpus += room[i].avail
     for i in range(n):  # all nodes of the lower weights belong to the job
-        if room[i].avail > 0 and nodes[i].weight <= below:
+        if room[i].avail > 0 and not room[i].chosen and nodes[i].weight <= below:
             if left[2] >= job.nodes_max:
                 return 0
-            left = _take(room, job, i, left)
+            left = _take(nodes, room, job, i, left)
     leaves = len(leaves_of)
     for leaf in range(leaves):
         leaves_of[leaf].distance = 0
@@ -152,29 +178,25 @@ def _by_topology(job, nodes, work, leaf_distance):  # type: ignore[no-untyped-de
                 break
     if used:  # first the switches that already hold a part of the job
         for i in range(n):
-            if left[0] <= 0 and left[1] <= 0:
+            if (left[0] <= 0 and left[1] <= 0) or left[2] >= job.nodes_max:
                 break
             if room[i].avail > 0 and not room[i].chosen and nodes[i].weight <= weight:
                 for k in range(left[2]):
                     if nodes[room[k].node].leaf == nodes[i].leaf:
-                        if left[2] >= job.nodes_max:
-                            return 0
-                        left = _take(room, job, i, left)
+                        left = _take(nodes, room, job, i, left)
                         break
-    while left[0] > 0 or left[1] > 0:
+    while (left[0] > 0 or left[1] > 0) and left[2] < job.nodes_max:
         best = _best_leaf(nodes, work, weight, left[0])
         if best < 0:
-            return 0
+            break
         for other in range(leaves):
             leaves_of[other].distance += leaf_distance[best, other]
         for i in range(n):
             if room[i].avail > 0 and not room[i].chosen and nodes[i].weight <= weight and nodes[i].leaf == best:
-                if left[2] >= job.nodes_max:
-                    return 0
-                left = _take(room, job, i, left)
-                if left[0] <= 0 and left[1] <= 0:
+                left = _take(nodes, room, job, i, left)
+                if (left[0] <= 0 and left[1] <= 0) or left[2] >= job.nodes_max:
                     break
-    return left[2]
+    return _enough(job, left)
 
 
 @borrowing
@@ -201,15 +223,16 @@ def _best_leaf(nodes, work, weight, wanted):  # type: ignore[no-untyped-def]
 
 
 @borrowing
-def _by_neighbours(job, nodes, room):  # type: ignore[no-untyped-def]
+def _by_neighbours(job, nodes, room, left):  # type: ignore[no-untyped-def]
     """Runs of neighbouring nodes of one weight: the lightest first, then the tightest that suffices."""
     n = len(nodes)
-    wanted = job.nodes_min if job.nodes_max > job.nodes_min else job.nodes_max
-    left = (wanted, job.cpus, 0)
+    spare = job.nodes_wanted - job.nodes_min
     sets, open_set = 0, False
     for i in range(n):
         if room[i].avail <= 0:
             open_set = False
+            continue
+        if room[i].chosen:
             continue
         if not open_set or nodes[i].weight != nodes[room[sets - 1].set_start].weight:
             room[sets].set_start = i
@@ -225,7 +248,7 @@ def _by_neighbours(job, nodes, room):  # type: ignore[no-untyped-def]
         for s in range(sets):
             if room[s].set_nodes == 0:
                 continue
-            enough = room[s].set_cpus >= left[1] and room[s].set_nodes >= left[0]
+            enough = room[s].set_cpus >= left[1] and room[s].set_nodes >= left[0] - spare
             if best < 0:
                 better = True
             else:
@@ -237,7 +260,7 @@ def _by_neighbours(job, nodes, room):  # type: ignore[no-untyped-def]
             if better:
                 best, best_enough = s, enough
         if best < 0:
-            return 0
+            break
         first, last = room[best].set_start, room[best].set_end
         single = -1
         if left[0] <= 1:
@@ -253,27 +276,53 @@ def _by_neighbours(job, nodes, room):  # type: ignore[no-untyped-def]
                 continue
             if job.nodes_max - left[2] == 1 and room[i].avail < left[1]:
                 continue
-            left = _take(room, job, i, left)
+            left = _take(nodes, room, job, i, left)
         if left[0] <= 0 and left[1] <= 0:
             return left[2]
         room[best].set_nodes = 0
         room[best].set_cpus = 0
-    return 0
+    return _enough(job, left)
 
 
 @borrowing
-def _least_loaded(job, n, room):  # type: ignore[no-untyped-def]
-    """The nodes with the most free CPUs first."""
-    left = (max(job.nodes_min, 1), job.cpus, 0)
-    while left[0] > 0 or left[1] > 0:
+def _least_loaded(job, nodes, room, left):  # type: ignore[no-untyped-def]
+    """Of the nodes of the lowest weight, those with the most free CPUs first."""
+    while (left[0] > 0 or left[1] > 0) and left[2] < job.nodes_max:
         best = -1
-        for i in range(n):
-            if room[i].avail > 0 and not room[i].chosen and (best < 0 or room[i].avail > room[best].avail):
+        for i in range(len(nodes)):
+            if room[i].avail <= 0 or room[i].chosen:
+                continue
+            lighter = best < 0 or nodes[i].weight < nodes[best].weight
+            if lighter or (nodes[i].weight == nodes[best].weight and room[i].free > room[best].free):
                 best = i
-        if best < 0 or left[2] >= job.nodes_max:
-            return 0
-        left = _take(room, job, best, left)
-    return left[2]
+        if best < 0:
+            break
+        left = _take(nodes, room, job, best, left)
+    return _enough(job, left)
+
+
+@borrowing
+def _deal_tasks(job, room, count):  # type: ignore[no-untyped-def]
+    """Give back CPUs beyond the request: each node has its tasks, the others are dealt to the nodes in turn."""
+    total, per_task = 0, job.cpus_per_task
+    least = max(job.cpus, count * job.tasks_on_node * per_task)
+    for k in range(count):
+        total += room[k].cpus
+    if job.exclusive or total <= least:
+        return
+    tasks = least // per_task
+    for k in range(count):
+        room[k].set_cpus = 0
+    dealt = True
+    while tasks > 0 and dealt:
+        dealt = False
+        for k in range(count):
+            if tasks > 0 and room[k].set_cpus + per_task <= room[k].cpus:
+                room[k].set_cpus += per_task
+                tasks -= 1
+                dealt = True
+    for k in range(count):
+        room[k].cpus = room[k].set_cpus
 
 
 @borrowing
@@ -281,11 +330,16 @@ def _evaluate(arrays, job, work, least_loaded):  # type: ignore[no-untyped-def]
     nodes, room = arrays.nodes, work.room
     for i in range(len(nodes)):
         room[i].chosen = 0
+    left = _take_required(arrays, job, room)
+    if left[2] < 0:
+        return 0
+    if left[0] <= 0 and left[1] <= 0:
+        return left[2]
     if least_loaded:
-        return _least_loaded(job, len(nodes), room)
+        return _least_loaded(job, nodes, room, left)
     if nodes[0].leaf >= 0:
-        return _by_topology(job, nodes, work, arrays.leaf_distance)
-    return _by_neighbours(job, nodes, room)
+        return _by_topology(job, nodes, work, arrays.leaf_distance, left)
+    return _by_neighbours(job, nodes, room, left)
 
 
 @borrowing
@@ -297,12 +351,13 @@ def select_nodes(arrays, j, free, allowed, work, least_loaded):  # type: ignore[
         return 0
     chosen = _evaluate(arrays, job, work, least_loaded)
     if chosen > 0 or job.nodes_max == 1:
+        _deal_tasks(job, room, chosen)
         return chosen
     # Nodes with few CPUs may stand in the way of a job that spans several: leave them out step by step.
     for few in range(1, most):
         removed = False
         for i in range(len(allowed)):
-            if 0 < room[i].avail <= few:
+            if 0 < room[i].avail <= few and (job.required < 0 or not arrays.masks[job.required, i]):
                 room[i].avail = 0
                 removed = True
                 count -= 1
@@ -311,6 +366,7 @@ def select_nodes(arrays, j, free, allowed, work, least_loaded):  # type: ignore[
         if removed:
             chosen = _evaluate(arrays, job, work, least_loaded)
             if chosen > 0:
+                _deal_tasks(job, room, chosen)
                 return chosen
     return 0
 
@@ -350,3 +406,4 @@ def change_resources(arrays, free, j, place, sign):  # type: ignore[no-untyped-d
             for g in range(free.gres.shape[1]):
                 free.gres[i, g] += step * arrays.job_gres[j, g]
             free.nodes[i].jobs -= step
+            free.nodes[i].unshared -= step * (not job.forced)

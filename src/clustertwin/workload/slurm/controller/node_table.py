@@ -20,8 +20,10 @@ def slurm_order(name: str) -> list[Any]:
 
 
 #: What of a request decides which nodes could hold it, beside its GRES.
-_NARROWING = ("memory_cpu_mb", "memory_node_mb", "cpus_on_node", "tasks_on_node", "cpus_per_task", "nodes_min",
-              "nodes_max", "cpus")  # fmt: skip
+_NARROWING = (
+    "exclusive", "memory_cpu_mb", "memory_node_mb", "cpus_on_node", "tasks_on_node", "cpus_per_task", "nodes_min",
+    "nodes_max", "cpus",
+)  # fmt: skip
 
 
 class NodeTable:
@@ -37,6 +39,7 @@ class NodeTable:
         self.index = {name: i for i, name in enumerate(self.names)}
         self.gres = sorted({gres.name for group in site.groups for gres in group.gres})
         self.tres_names = ["cpu", "mem", "node", *(f"gres/{name}" for name in self.gres)]
+        self.features = {feature for group in site.groups for feature in group.features}
         self.partitions = {partition.name: i for i, partition in enumerate(site.partitions)}
         self.reservations = {reservation.name: i for i, reservation in enumerate(site.reservations)}
         self.nodes = self._nodes()
@@ -103,18 +106,37 @@ class NodeTable:
 
     def mask(self, job: SlurmJob, partition: SlurmPartition) -> int:
         types = tuple(sorted((g.name, g.type) for g in job.gres if g.type))
-        key = (partition.name, job.constraint, types, job.reservation)
+        key = (partition.name, job.constraint, types, job.reservation, job.exclude)
         if key not in self.masks:
             row = self.part_nodes[self.partitions[partition.name]].copy()
             match = feature_test(job.constraint)
+            unknown = set(re.findall(r"[A-Za-z_][\w.-]*", job.constraint)) - self.features
+            if unknown:
+                raise Refused(f"no node has the feature {min(unknown)}")
             if "[" in job.constraint or "*" in job.constraint:
                 self.remarks[f"constraint {job.constraint}: counts and alternatives are read as plain conditions"] += 1
             for i, group in enumerate(self.groups):
                 has = {(gres.name, gres.type) for gres in group.gres}
                 row[i] &= match(set(group.features)) and all(kind in has for kind in types)
+            row[[self.index[name] for name in job.exclude if name in self.index]] = 0
             if job.reservation:
                 reservation = self.site.reservations[self.reservations[job.reservation]]
                 row &= np.isin(np.arange(len(row)), [self.index[name] for name in reservation.nodes]).astype(np.uint8)
+            self.masks[key] = len(self.mask_rows)
+            self.mask_rows.append(row)
+        return self.masks[key]
+
+    def required(self, job: SlurmJob, partition: SlurmPartition) -> int:
+        """The mask of the nodes that a job must have; -1: it names none."""
+        if not job.nodelist:
+            return -1
+        row = np.zeros(len(self.names), np.uint8)
+        row[[self.index[name] for name in job.nodelist if name in self.index]] = 1
+        part = self.part_nodes[self.partitions[partition.name]]
+        if row.sum() < len(set(job.nodelist)) or (row > part).any() or set(job.nodelist) & set(job.exclude):
+            raise Refused("a node that the job names is not one that it can have")
+        key = ("required", row.tobytes())
+        if key not in self.masks:
             self.masks[key] = len(self.mask_rows)
             self.mask_rows.append(row)
         return self.masks[key]
@@ -132,6 +154,8 @@ class NodeTable:
         nodes, cpus = self.nodes, self.node_cpus
         allowed = self.mask_rows[mask] == 1
         if request["memory_cpu_mb"] > 0:
+            if request["exclusive"]:
+                allowed &= cpus * request["memory_cpu_mb"] <= nodes["memory_mb"]
             cpus = np.minimum(cpus, (nodes["memory_mb"] // request["memory_cpu_mb"]).astype(np.int64))
         cpus = np.minimum(cpus, request["cpus_on_node"])
         fits = allowed & (cpus >= request["tasks_on_node"] * request["cpus_per_task"])

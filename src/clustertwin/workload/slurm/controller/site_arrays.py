@@ -24,17 +24,22 @@ def _table(**kinds: str) -> np.dtype[np.void]:
     return np.dtype([(name, {"i": np.int64, "f": np.float64}[kind]) for name, kind in kinds.items()])
 
 
+#: What a job asks for depends on the partition, which has defaults and limits.
+BY_PARTITION: dict[str, str] = {
+    "limit_s": "f", "nodes_min": "i", "nodes_max": "i", "nodes_wanted": "i", "tasks_on_node": "i", "cpus_on_node": "i",
+    "memory_node_mb": "f", "memory_cpu_mb": "f", "exclusive": "i", "required": "i", "forced": "i",
+}  # fmt: skip
 #: Rows are structured arrays: the compiled loops pass few arrays, and read `jobs.limit_s[j]`.
 NODES = _table(cores="i", threads="i", memory_mb="f", weight="i", leaf="i", up="i")
 JOBS = _table(
-    submit_s="f", begin_s="f", cancel_s="f", run_s="f", limit_s="f", user="i", association="i", qos="i", nodes_min="i",
-    nodes_max="i", cpus="i", cpus_per_task="i", tasks_on_node="i", cpus_on_node="i", memory_node_mb="f",
-    memory_cpu_mb="f", exclusive="i", array="i", reservation="i", succeeds="i", requeue="i", billing="f",
-    entry_from="i", entry_to="i", link_from="i", link_to="i", place_from="i", place_to="i", submit_from="i",
-    submit_to="i",
+    submit_s="f", begin_s="f", cancel_s="f", run_s="f", user="i", association="i", qos="i", cpus="i", cpus_per_task="i",
+    array="i", reservation="i", succeeds="i", requeue="i", billing="f", entry_from="i", entry_to="i", link_from="i",
+    link_to="i", place_from="i", place_to="i", submit_from="i", submit_to="i", **BY_PARTITION,
 )  # fmt: skip
 #: A job in one partition; `priority` lacks age and fair share. Entries of one kind ask for the same.
-ENTRIES = _table(job="i", partition="i", mask="i", kind="i", priority="f", limit_from="i", limit_to="i")
+ENTRIES = _table(
+    job="i", partition="i", mask="i", kind="i", priority="f", limit_from="i", limit_to="i", **BY_PARTITION
+)  # fmt: skip
 PARTITIONS = _table(tier="i", schedules="i", preempt_mode="i", least_loaded="i")
 SHARES = _table(parent="i", shares="f", level_shares="f", is_user="i", uses_parent="i", child_from="i", child_to="i")
 TUNING = _table(
@@ -72,6 +77,7 @@ class SiteArrays(NamedTuple):
     submits: Floats  # (limit, 2): counter, most jobs
     qos_preempts: Bytes  # (preemptor, preempted)
     qos_mode: Ints
+    qos_priority: Ints
     tuning: Rows  # one row
     counters: int
 
@@ -100,3 +106,7 @@ def set_ranges(table: Rows, name: str, counts: list[int]) -> None:
 
 class Refused(Exception):
     """Slurm refuses the job; the text is the reason."""
+
+
+class RefusedEverywhere(Refused):
+    """One partition of several that a job names is enough to refuse it."""

@@ -23,6 +23,7 @@ from clustertwin.workload.slurm.controller.site_arrays import (
     AFTERANY,
     AFTERNOTOK,
     AFTEROK,
+    BY_PARTITION,
     CANCEL,
     ENTRIES,
     FIRST_GRES,
@@ -102,6 +103,7 @@ class _Preparation:
             submits=matrix([pair for column in columns for pair in column["submit"]], 2, np.float64),
             qos_preempts=preempts,
             qos_mode=np.array([self._mode(qos.preempt_mode) for qos in self.limits.qos_list], np.int64),
+            qos_priority=np.array([qos.priority for qos in self.limits.qos_list], np.int64),
             tuning=self._tuning(requeue_delay_s, bf_phase_s),
             counters=max(len(self.limits.counters), 1),
         )
@@ -114,17 +116,16 @@ class _Preparation:
         table = np.zeros(len(jobs), JOBS)
         for name in ("submit_s", "begin_s", "cancel_s", "run_s", "array", "succeeds"):
             table[name] = [getattr(job, name) for job in jobs]
-        for name in (
-            "limit_s", "user", "association", "qos", "nodes_min", "nodes_max", "cpus", "cpus_per_task",
-            "tasks_on_node", "cpus_on_node", "memory_node_mb", "memory_cpu_mb", "exclusive",
-        ):  # fmt: skip
+        for name in ("user", "association", "qos", "cpus", "cpus_per_task", *BY_PARTITION):
             table[name] = [column[name] for column in columns]
         table["reservation"] = [self.table.reservations[job.reservation] if job.reservation else -1 for job in jobs]
         requeue = self.site.preemption.requeue
         table["requeue"] = [requeue if job.requeue is None else job.requeue for job in jobs]
         table["billing"] = [self.requests.billing(column) for column in columns]
         set_ranges(table, "entry", [len(column["entries"]) for column in columns])
-        set_ranges(table, "place", [column["nodes_max"] for column in columns])
+        set_ranges(
+            table, "place", [max(entry["asked"]["nodes_max"] for entry in column["entries"]) for column in columns]
+        )
         set_ranges(table, "submit", [len(column["submit"]) for column in columns])
         links, counts = self._dependencies(jobs)
         set_ranges(table, "link", counts)
@@ -137,6 +138,8 @@ class _Preparation:
         table["job"] = [j for j, _ in pairs]
         for name in ("partition", "mask", "kind", "priority"):
             table[name] = [entry[name] for _, entry in pairs]
+        for name in BY_PARTITION:
+            table[name] = [entry["asked"][name] for _, entry in pairs]
         set_ranges(table, "limit", [len(entry["limits"]) for _, entry in pairs])
         return table
 
@@ -146,11 +149,19 @@ class _Preparation:
             by_id.setdefault(job.id, []).append(j)
             if job.array and job.array != job.id:
                 by_id.setdefault(job.array, []).append(j)
-        names = {"after": AFTER, "afterany": AFTERANY, "afterok": AFTEROK, "afternotok": AFTERNOTOK}
+        names = {
+            "after": AFTER,
+            "afterany": AFTERANY,
+            "afterok": AFTEROK,
+            "afternotok": AFTERNOTOK,
+            "aftercorr": AFTEROK,
+        }
         links: list[tuple[int, int]] = []
         counts = []
+        tasks: dict[int, int] = {}  # of each array, seen so far
         for job in jobs:
-            before = len(links)
+            before, task = len(links), tasks.get(job.array, 0)
+            tasks[job.array] = task + 1
             for part in filter(None, re.split(r"[,?]", job.dependency)):
                 kind, _, ids = part.partition(":")
                 if kind not in names:
@@ -158,7 +169,10 @@ class _Preparation:
                     continue
                 for word in ids.split(":"):
                     number = word.partition("+")[0].partition("_")[0]
-                    for other in by_id.get(int(number) if number.isdigit() else -1, []):
+                    others = by_id.get(int(number) if number.isdigit() else -1, [])
+                    if kind == "aftercorr" and job.array and len(others) > 1:
+                        others = others[task : task + 1]  # task by task
+                    for other in others:
                         links.append((names[kind], other))
             counts.append(len(links) - before)
         return links, counts

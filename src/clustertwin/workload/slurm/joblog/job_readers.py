@@ -63,7 +63,7 @@ FLAGS = {
     "interactive", "bell", "no-bell", "no-shell", "stepmgr",
 }  # fmt: skip
 NOT_MODELLED = {
-    "nodelist", "exclude", "licenses", "gpus", "gpus-per-task", "gpus-per-socket", "mem-per-gpu", "contiguous",
+    "licenses", "gpus-per-socket", "mem-per-gpu", "contiguous",
     "spread-job", "overcommit", "oversubscribe", "switches", "core-spec", "thread-spec", "deadline", "time-min",
     "cluster-constraint", "sockets-per-node", "cores-per-socket", "threads-per-core", "ntasks-per-core",
     "ntasks-per-socket", "hint", "prefer", "bb", "use-min-nodes",
@@ -123,14 +123,23 @@ def parse_events(text: str, where: Path | str) -> SlurmLog:
     return in_order(jobs, 0.0, report)
 
 
-def sbatch_options(line: str) -> dict[str, str]:
-    """A command line of sbatch -> long options; the script and its arguments end it."""
+def sbatch_options(line: str, part: int = 0) -> dict[str, str]:
+    """A command line of sbatch -> long options; the script and its arguments end it.
+
+    A colon separates the parts of a heterogeneous job, whose options then contain `het-group`.
+    """
     words = shlex.split(line)
     if words and words[0].endswith(("sbatch", "srun", "salloc")):
         words = words[1:]
     options: dict[str, str] = {}
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
+    at, several = 0, False
+    while at < len(words) and (words[at].startswith("-") or words[at] == ":"):
+        if words[at] == ":":
+            several = True
+            if not part:
+                break
+            at, part, options = at + 1, part - 1, {}
+            continue
         name, equals, value = words[at].lstrip("-").partition("=")
         dashes = len(words[at]) - len(words[at].lstrip("-"))
         at += 1
@@ -144,7 +153,7 @@ def sbatch_options(line: str) -> dict[str, str]:
                 raise ValueError(f"option {name} has no value")
             value, at = words[at], at + 1
         options[name] = value
-    return options
+    return options | ({"het-group": ""} if several else {})
 
 
 def with_options(job: SlurmJob, options: dict[str, str], report: SiteReport, place: str) -> SlurmJob:
@@ -172,9 +181,35 @@ def with_options(job: SlurmJob, options: dict[str, str], report: SiteReport, pla
             changes["begin_s"] = math.inf
         elif name in ("requeue", "no-requeue"):
             changes["requeue"] = name == "requeue"
+        elif name == "het-group":
+            report.add("not modelled", "heterogeneous jobs: only their first part is read", place)
         elif name in NOT_MODELLED:
             report.add("not modelled", f"--{name}", place)
+    if "nodes" in options and 0 < changes.get("tasks", 0) < changes["nodes_min"]:  # as sbatch lowers it
+        changes["nodes_min"] = changes["nodes_max"] = changes["tasks"]
+    gpus, exact = _gpus_on_each_node(options)
+    if gpus and "gres" not in changes:
+        changes["gres"] = gpus
+    if gpus and not exact:
+        report.add(
+            "assumed", "GPUs of a job whose nodes are not known, or do not share them evenly: one on each", place
+        )
     return replace(job, **changes)
+
+
+def _gpus_on_each_node(options: dict[str, str]) -> tuple[tuple[Gres, ...], bool]:
+    """GPUs on each node of a job that asks for them by job or by task, and whether these are as many as it asks for."""
+    low, _, high = options.get("nodes", "").partition("-")
+    on_node, tasks = (parse_size(options.get(name) or "0") for name in ("ntasks-per-node", "ntasks"))
+    nodes = parse_size(low) if low and high in ("", low) else int(not low and tasks in (0, 1))
+    for name in ("gpus", "gpus-per-task"):
+        for gres in parse_gres(f"gpu:{options[name]}") if options.get(name) else ():
+            times = 1 if name == "gpus" else tasks or on_node * nodes or nodes
+            if name == "gpus-per-task" and on_node:
+                return (replace(gres, count=gres.count * on_node),), True
+            exact = nodes > 0 and times > 0 and gres.count * times % nodes == 0
+            return (replace(gres, count=gres.count * times // nodes if exact else 1),), exact
+    return (), True
 
 
 _SIMPLE: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -191,6 +226,8 @@ _SIMPLE: dict[str, tuple[str, Callable[[str], Any]]] = {
     "nice": ("nice", lambda text: parse_count(text or "100")),
     "dependency": ("dependency", str),
     "reservation": ("reservation", str),
+    "nodelist": ("nodelist", lambda text: tuple(expand_hosts(text))),
+    "exclude": ("exclude", lambda text: tuple(expand_hosts(text))),
 }
 
 
@@ -356,15 +393,15 @@ def _sacct_job(cells: dict[str, str], report: SiteReport, place: str) -> SlurmJo
     if _field(cells, "Restarts", lambda text: parse_size(text or "0")):
         report.add("assumed", "requeued jobs: only their last run is known", place)
     if cells.get("SubmitLine"):
-        job = _with_submit_line(job, cells["SubmitLine"], report, place)
+        job = _with_submit_line(job, cells["SubmitLine"], report, place, int(match[3] or 0))
     return job
 
 
-def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str) -> SlurmJob:
+def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str, part: int) -> SlurmJob:
     """Only what sacct has no column for is taken from the command line: scripts may set the rest themselves."""
     try:
-        options = sbatch_options(line)
-        asked = with_options(job, {k: v for k, v in options.items() if k != "begin"}, report, place)
+        options = sbatch_options(line, part)
+        asked = with_options(job, {k: v for k, v in options.items() if k not in ("begin", "het-group")}, report, place)
     except ValueError as error:
         report.add("assumed", f"SubmitLine is not understood ({error})", place)
         return job
@@ -372,10 +409,12 @@ def _with_submit_line(job: SlurmJob, line: str, report: SiteReport, place: str) 
     if limit or asked.dependency:  # sacct's Eligible tells when these let the job go; the simulation finds that itself
         job = replace(job, begin_s=-math.inf)
     return replace(
-        job, exclusive=asked.exclusive, nice=asked.nice, dependency=asked.dependency, requeue=asked.requeue,
+        job, exclusive=asked.exclusive, nodelist=asked.nodelist, exclude=asked.exclude, nice=asked.nice,
+        dependency=asked.dependency, requeue=asked.requeue,
         cpus_per_task=asked.cpus_per_task, tasks=max(job.tasks // max(asked.cpus_per_task, 1), 1),
         tasks_per_node=asked.tasks_per_node, nodes_max=asked.nodes_max if "nodes" in options else 0,
         memory_per_cpu_mb=asked.memory_per_cpu_mb,
+        memory_as_recorded=job.memory_as_recorded and not {"mem", "mem-per-cpu"} & options.keys(),
         memory_per_node_mb=asked.memory_per_node_mb if "mem-per-cpu" not in options else math.nan, array_limit=limit,
     )  # fmt: skip
 
@@ -445,7 +484,7 @@ def _memory(cells: dict[str, str], tres: dict[str, float], nodes: int) -> dict[s
     if kind:
         return {kind: _field(cells, "ReqMem", lambda text: parse_memory_mb(text[:-1]))}
     total = tres.get("mem") or (_field(cells, "ReqMem", parse_memory_mb) if text[:1].isdecimal() else math.nan)
-    return {"memory_per_node_mb": total / nodes}
+    return {"memory_per_node_mb": total / nodes, "memory_as_recorded": True}
 
 
 def _gres(tres: dict[str, float], nodes: int) -> tuple[Gres, ...]:

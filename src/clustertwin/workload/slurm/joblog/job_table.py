@@ -30,9 +30,12 @@ class SlurmJob:
     tasks_per_node: int = 0
     memory_per_node_mb: float = math.nan  # 0: all memory of the node
     memory_per_cpu_mb: float = math.nan
+    memory_as_recorded: bool = False  # by sacct, which prints all memory of a node as that of the partition's first
     gres: tuple[Gres, ...] = ()  # on each node
     constraint: str = ""
     exclusive: bool = False
+    nodelist: tuple[str, ...] = ()  # nodes that it must have
+    exclude: tuple[str, ...] = ()
     nice: int = 0
     dependency: str = ""
     array: int = 0  # id of the array's first task; 0: no array

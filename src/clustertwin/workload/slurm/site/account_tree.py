@@ -168,6 +168,10 @@ def _dump_pairs(text: str, path: Path, line: int) -> dict[str, str]:
 def _read_table(path: Path, lines: list[tuple[int, str]], book: AccountBook) -> None:
     """`sacctmgr --parsable2 show qos` or `show associations`: a header, then rows."""
     header = [name.strip().lower().replace(" ", "") for name in lines[0][1].strip("|").split("|")]
+    if "account" in header and not {"parentname", "parname"} & set(header) and not book.associations:
+        book.report.add(
+            "assumed", "associations without the column ParentName: accounts are taken below root", path.name
+        )
     for number, text in lines[1:]:
         cells = text.split("|")[: len(header)]
         if len(cells) < len(header):

@@ -31,7 +31,7 @@ _PARTITION_NO_EFFECT = {"hidden", "rootonly", "disablerootjobs", "allocnodes", "
 
 
 _PARTITION_NOT_MODELLED = {
-    "allowgroups", "exclusiveuser", "reqresv", "alternate", "maxmempercpu", "maxmempernode", "cpubind",
+    "allowgroups", "exclusiveuser", "reqresv", "alternate", "maxmempernode", "cpubind",
     "selecttypeparameters", "overtimelimit", "powerdownonidle", "resumetimeout", "suspendtimeout", "defmempergpu",
     "gracetime",
 }  # fmt: skip
@@ -107,7 +107,9 @@ def _partition(
         preempt_mode=get("preemptmode", preempt_mode_of, ""),
         memory_per_cpu_mb=get("defmempercpu", parse_memory_mb, 0.0),
         memory_per_node_mb=get("defmempernode", parse_memory_mb, 0.0),
+        max_memory_per_cpu_mb=get("maxmempercpu", parse_memory_mb, 0.0),
         exclusive=share.startswith("EXCLUSIVE"),
+        forces_sharing=share.startswith("FORCE"),
         least_loaded=get("lln", yes_or_no, False),
         schedules=state in ("UP", "DRAIN"),
         accepts=state in ("UP", "DOWN"),

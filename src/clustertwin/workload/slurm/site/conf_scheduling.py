@@ -110,6 +110,7 @@ def selection_settings(cluster: ConfSettings) -> dict[str, Any]:
         "memory_counts": any(flag.endswith("MEMORY") for flag in flags),
         "memory_per_cpu_mb": cluster.get("defmempercpu", parse_memory_mb, 0.0),
         "memory_per_node_mb": cluster.get("defmempernode", parse_memory_mb, 0.0),
+        "max_memory_per_cpu_mb": cluster.get("maxmempercpu", parse_memory_mb, 0.0),
         "over_time_limit_s": cluster.get("overtimelimit", parse_limit_s, 0.0),
     }
 
@@ -126,4 +127,5 @@ def enforcement_settings(cluster: ConfSettings) -> dict[str, Any]:
         "enforce_qos": qos,
         "enforce_associations": limits or qos or "associations" in enforced,
         "enforce_partition_limits": cluster.get("enforcepartlimits", str.upper, "NO") not in ("NO", "0"),
+        "enforce_every_partition": cluster.get("enforcepartlimits", str.upper, "NO") in ("ALL", "YES", "1"),
     }

@@ -19,7 +19,7 @@ NOT_MODELLED = {
     "resumeprogram", "suspendtime", "powerparameters", "burstbuffertype", "federationparameters", "mcsplugin",
     "priorityusageresetperiod", "prioritysitefactorplugin", "jobdefaults", "dependencyparameters",
     "resvoverrun", "healthcheckprogram", "prolog", "epilog", "prologslurmctld", "epilogslurmctld", "completewait",
-    "maxmempercpu", "maxmempernode", "topologyparam", "nodefeaturesplugins", "corespecplugin",
+    "maxmempernode", "topologyparam", "nodefeaturesplugins", "corespecplugin",
     "schedulertimeslice",
 }  # fmt: skip
 
@@ -48,7 +48,7 @@ _READ = {
     "priorityweightfairshare", "priorityweightjobsize", "priorityweightpartition", "priorityweightqos",
     "priorityweighttres", "prioritymaxage", "prioritydecayhalflife", "prioritycalcperiod", "priorityfavorsmall",
     "fairsharedampeningfactor", "preempttype", "preemptmode", "jobrequeue", "selecttype", "selecttypeparameters",
-    "defmempercpu", "defmempernode", "overtimelimit", "accountingstorageenforce", "enforcepartlimits",
+    "defmempercpu", "defmempernode", "maxmempercpu", "overtimelimit", "accountingstorageenforce", "enforcepartlimits",
     "topologyplugin",
 }  # fmt: skip
 

@@ -49,7 +49,9 @@ class SlurmPartition:
     preempt_mode: str = ""  # empty: the cluster's
     memory_per_cpu_mb: float = 0.0
     memory_per_node_mb: float = 0.0
+    max_memory_per_cpu_mb: float = 0.0  # 0: the cluster's
     exclusive: bool = False
+    forces_sharing: bool = False  # OverSubscribe=FORCE
     least_loaded: bool = False
     schedules: bool = True
     accepts: bool = True
@@ -241,8 +243,10 @@ class SlurmSite:
     enforce_qos: bool = False
     enforce_associations: bool = False
     enforce_partition_limits: bool = False
+    enforce_every_partition: bool = False  # of those that a job names; else one must let it in
     memory_per_cpu_mb: float = 0.0
     memory_per_node_mb: float = 0.0
+    max_memory_per_cpu_mb: float = 0.0  # 0: no limit
     over_time_limit_s: float = 0.0
     report: SiteReport = field(default_factory=SiteReport)
 
