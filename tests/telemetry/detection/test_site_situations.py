@@ -125,6 +125,15 @@ def test_a_job_that_nobody_named_is_compared_with_no_other() -> None:
     assert opened(watch(a_job((600, (0.6, 0.02, 0.0))), memory, "wrap", user="ada")) == {}
 
 
+@pytest.mark.parametrize(("shares", "found"), [((0.97, 0.9, 0.6), False), ((0.97, 0.96, 0.95), True)])
+def test_a_name_whose_runs_are_not_alike_is_no_program(shares: tuple[float, ...], found: bool) -> None:
+    memory = QuestionMemory(QuestionSettings(learn_runs=3))
+    for run, share in enumerate(shares):
+        watch(a_job((600, (share, 0.01, 0.0)), seed=run), memory, "run.sh", user="ada")
+        memory.end_jobs(10**6)
+    assert bool(opened(watch(a_job((600, (0.1, 0.02, 0.0))), memory, "run.sh", user="ada"))) == found
+
+
 def test_the_next_program_of_a_job_is_not_compared_with_the_one_before() -> None:
     other = (0.70, 0.15, 0.0)
     first, pause = Phase(300, BUSY, memory=(0.3, 0.3)), Phase(15, IDLE, memory=(0.004, 0.004))

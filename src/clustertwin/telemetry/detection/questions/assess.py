@@ -28,6 +28,7 @@ from clustertwin.telemetry.detection.questions.job_parts import (
     measure_signals,
     parts_of,
 )
+from clustertwin.telemetry.detection.questions.moves import began_with_stage
 from clustertwin.telemetry.detection.questions.no_progress import suspicion
 from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 from clustertwin.telemetry.detection.questions.stages import another_program_began
@@ -78,7 +79,7 @@ def assess(
     usual, compared_with = memory.usual(parts, own)
     harmed = harm_candidates(parts, longer, _on_one_thread(moment, parts, memory), settings)
     new_rest = memory.past.rests_too_long(rows) & (compared_with == "own past")
-    compared = Compared(usual, own, compared_with == "program", new_rest)
+    compared = Compared(usual, own, compared_with == "program", new_rest, memory.past.moves(rows))
     changed = change_candidates(parts, now, longer, compared, _peers_ratio(scores, parts, threshold), settings)
     # What is usual for a user is that of other programs, which says nothing about the page faults of this one.
     changed.append(suspicion(parts, longer, usual, compared_with != "user", settings))
@@ -106,7 +107,8 @@ def assess(
         other: Comparison = "limit" if candidate.question == "harm" else str(compared_with[part])  # type: ignore[assignment]
         clear = float(clearest[candidate.cause][part])
         findings.append(_finding(moment, parts, memory, candidate, part, other, threshold, clear))
-    findings += forecast_findings(parts, moment, forecasts, longer, threshold, settings)
+    of_stage = began_with_stage(now, compared.moves)
+    findings += forecast_findings(parts, moment, forecasts, longer, threshold, of_stage, settings)
     findings += _new_work(moment, scores, parts, memory, threshold)
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held & ~suspended)
     if len(due):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart, only_if
 from clustertwin.telemetry.detection.questions.harm import is_confined
 from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
+from clustertwin.telemetry.detection.questions.moves import Moves, began_with_stage, jumped
 from clustertwin.telemetry.detection.questions.no_progress import busy_threads, slackens, stands_still
 from clustertwin.telemetry.detection.questions.own_past import AT_REST
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
@@ -42,6 +43,7 @@ class Compared:
     own: Usual  # of the job itself
     by_program: NDArray[np.bool_]  # (part,) whether the usual is that of the program
     new_rest: NDArray[np.bool_]  # (part,) whether a rest would be longer than the job's own past explains
+    moves: Moves  # of the job itself
 
 
 def change_candidates(
@@ -56,7 +58,7 @@ def change_candidates(
     def centre(name: str) -> PerPart:
         return usual.centre[:, S[name]]
 
-    def rise(name: str, floor: float) -> PerPart:
+    def rise(name: str, floor: float | PerPart) -> PerPart:
         return excess_ratio(value(name), usual, name, floor, settings.spreads)
 
     def candidate(cause: str, name: str, ratio: PerPart) -> Candidate:
@@ -84,7 +86,8 @@ def change_candidates(
     one_cpu = is_confined(parts, now, settings)
     # The other ranks wait, and waiting is busy. Page faults and traffic tell this from a serial phase.
     waits_for_rank = stands_still(now, usual, settings) & (busy_threads(parts, now) > settings.still_busy) & ~one_cpu
-    stalls = np.nan_to_num(only_if(~more_traffic, rise("iowait", settings.iowait)))
+    # A job that waits for I/O by design must wait twice as much.
+    stalls = np.nan_to_num(only_if(~more_traffic, rise("iowait", np.fmax(settings.iowait, centre("iowait")))))
     bursts = excess_ratio(longer[:, S["stalled"]], usual, "stalled", settings.bursts, settings.spreads)
     transferred_more = longer[:, S["traffic"]] > centre("traffic") + settings.least_traffic
     # How much memory a program takes, and for how long it loads, depends on its input: other runs do not tell.
@@ -101,6 +104,9 @@ def change_candidates(
     deviates = np.minimum(_deviates(longer, usual, settings), np.nan_to_num(peers, nan=np.inf))
     idles, kernel = rise("idle", settings.idle), rise("system", settings.kernel)
     rests = np.fmax(idles, at_rest)
+    # A load that wanders does less work now and then.
+    less = jumped(now, compared.moves)
+    less_work = np.fmax(only_if(less, idles), at_rest)
     by_program, above_runs = compared.by_program, rise("idle", settings.unlike_program)
     serial = _is_serial(parts, longer, own)
     worked = centre("idle") < _RESTING  # in a job that rests by design, a thread that works is not a straggler
@@ -109,16 +115,20 @@ def change_candidates(
         candidate("cpu-contention", "others", rise("others", settings.others)),
         candidate("oversubscribed", "waiting", only_if(own_tasks, contention)),
         candidate("oversubscribed", "queued", only_if(own_tasks & ~throttled, rise("queued", settings.queued))),
-        candidate("idle", "idle", only_if((stopped | slowed & ~done) & ~rests_here & ~more_traffic, rests)),
+        candidate("idle", "idle", only_if((stopped | slowed & ~done) & ~rests_here & ~more_traffic, less_work)),
         candidate("stalled-io", "iowait", stalls),
         candidate("kernel-time", "system", only_if(~works_more(now) & ~more_traffic & ~forks, kernel)),
         candidate("stall-bursts", "stalled", only_if(~transferred_more & ~works_more(longer) & ~forked, bursts)),
         candidate("straggler", "apart", only_if(worked & ~serial & ~other_stage & ~explained, deviates)),
         candidate("one-thread-left", "idle", only_if(worked & serial & ~more_traffic & ~done & ~one_cpu, idles)),
         candidate("hung-rank", "idle", only_if(worked & (waits_for_rank | left_behind) & ~more_traffic, rests)),
-        candidate("leak", "memory_growth", only_if(~loads & ~had_memory_before(now, own), grows)),
+        candidate(
+            "leak",
+            "memory_growth",
+            only_if(~loads & ~had_memory_before(now, own) & ~began_with_stage(now, compared.moves), grows),
+        ),
         # The serial phases of a known program are part of its usual, so more idle time than that is not one of them.
-        candidate("unlike-program", "idle", only_if(by_program & ~more_traffic, above_runs)),
+        candidate("unlike-program", "idle", only_if(by_program & ~more_traffic & less, above_runs)),
         candidate("unlike-itself", "user", _new_phase(now, usual, settings)),
     ]
 
@@ -137,7 +147,7 @@ def pending(
         ("others", settings.others),
         ("queued", settings.queued),
         ("idle", settings.idle),
-        ("iowait", settings.iowait),
+        ("iowait", np.fmax(settings.iowait, usual.centre[:, S["iowait"]])),
         ("system", settings.kernel),
     ):
         out[:, S[name]] = excess_ratio(now[:, S[name]], usual, name, floor, settings.spreads) >= 1
@@ -148,6 +158,9 @@ def pending(
     out[:, S["memory"]] = out[:, S["memory_growth"]] | gave_memory_back(now, own)
     out[:, S["page_faults"]] = faults_more_than_ever(now, own)
     out[:, S["traffic"]] = out[:, S["apart"]] & transfers_more_than_ever(now, usual, settings)
+    # Traffic that explains a change does not become usual before the change does.
+    more_traffic = now[:, S["traffic"]] > usual.centre[:, S["traffic"]] + settings.least_traffic
+    out[:, S["traffic"]] |= more_traffic & out[:, [S["idle"], S["iowait"], S["system"], S["stalled"]]].any(axis=1)
     out[:, S["progress"]] = slackens(now, usual, settings)
     out[:, S["waiting"]] = out[:, S["lost"]]
     out[:, S["idle"]] |= _rests(parts, now, usual, compared.new_rest)

@@ -35,14 +35,17 @@ def forecast_findings(
     forecasts: Sequence[MemoryForecast],
     signals: Signals,
     threshold: float,
+    of_stage: NDArray[np.bool_],
     settings: QuestionSettings,
 ) -> list[Finding]:
     """One finding for each place. A node's memory is charged to the job that grows, unless a job has a forecast.
 
-    `signals` are means over 100 s.
+    `signals` are means over 100 s. `of_stage` tells the parts whose memory began to grow together with a new stage.
     """
 
     def may_be_its_start(each: MemoryForecast, part: int) -> bool:
+        if of_stage[part] and each.level < _NEARLY_FULL:
+            return True
         if parts.age_s[part] - each.growing_s >= _START_S:
             return False
         loads = signals[part, S["traffic"]] > settings.least_traffic and each.level < _NEARLY_FULL

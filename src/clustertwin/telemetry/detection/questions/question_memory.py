@@ -81,7 +81,8 @@ class QuestionMemory:
         self.programs, self.users = dict(programs or {}), dict(users or {})
         self.learnt_runs = 0  # since the start; a run of a part counts for its program and its user
         self.on_one_thread: dict[Place, bool] = {}  # whether a part used one of its threads only, from its start
-        self._summaries: dict[int, tuple[ProgramUsual, NDArray[np.float32]]] = {}  # computed once for each table
+        # Computed once for each table; None for a program whose runs are not alike.
+        self._summaries: dict[int, tuple[ProgramUsual, NDArray[np.float32] | None]] = {}
         self._labels: dict[str, JobLabel] = {}
         self._runs: dict[
             tuple[Place, str], tuple[int, int, int, int]
@@ -170,11 +171,13 @@ class QuestionMemory:
         self._runs = {key: run for key, run in self._runs.items() if key[0] not in places}
 
     def _learnt(self, tables: Mapping[str, ProgramUsual], name: str) -> NDArray[np.float32] | None:
-        """(4, signal) of a program or user with enough runs."""
+        """(4, signal) of a program or user with enough runs, those of a program alike."""
         usual = tables.get(name) if name else None
         if usual is None or usual.total < self.settings.learn_runs:
             return None
         summary = self._summaries.get(id(usual))
         if summary is None or summary[0] is not usual:
-            summary = self._summaries[id(usual)] = usual, usual.summary()
+            # A user runs many programs. A name that many scripts have is not the name of a program.
+            mixed = tables is self.programs and usual.is_mixed
+            summary = self._summaries[id(usual)] = usual, None if mixed else usual.summary()
         return summary[1]

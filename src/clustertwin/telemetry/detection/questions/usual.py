@@ -21,6 +21,7 @@ from clustertwin.telemetry.detection.questions.job_parts import SIGNALS
 Table = NDArray[np.float32]  # (row, signal)
 MOST_RUNS = 32  # kept of each program, the newest
 MOST_SIGNALS, MOST_TOTAL, LARGEST = 256, 10**9, 1e6  # in a document
+MIXED = 0.05  # of the threads' time, that half of the runs of a name are apart from their median in idle time
 UNSURE = 0.02  # added to the spread of one block; with more blocks it is better known
 
 
@@ -75,6 +76,13 @@ class ProgramUsual:
     def add(self, run: NDArray[np.float32]) -> ProgramUsual:
         """With one more run (4, signal)."""
         return ProgramUsual(np.concatenate([self.runs, run[None]])[-MOST_RUNS:], self.total + 1)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether its runs are not alike: a name that many scripts have says nothing."""
+        idle = self.runs[:, 0, SIGNALS.index("idle")]
+        known = idle[~np.isnan(idle)]
+        return bool(len(known)) and float(np.median(np.abs(known - np.median(known)))) > MIXED
 
     def summary(self) -> NDArray[np.float32]:
         """(4, signal) of all runs. The spread includes the differences between runs.
