@@ -152,11 +152,12 @@ def _start_munge(start: _Starter) -> None:
 def _start_database(start: _Starter, port: int) -> None:
     db = start.directory / "db"
     shutil.chown(db, "mysql")
-    install = ("mariadb-install-db", "--no-defaults", "--user=mysql", f"--datadir={db}/data", "--skip-test-db")
-    _run(*install, "--auth-root-authentication-method=normal")
+    # The user mysql may not write to TMPDIR.
+    of_mysql = ("--no-defaults", "--user=mysql", f"--datadir={db}/data", f"--tmpdir={db}")
+    _run("mariadb-install-db", *of_mysql, "--skip-test-db", "--auth-root-authentication-method=normal")
     start(
         "mariadbd",
-        *("mariadbd", "--no-defaults", "--user=mysql", f"--datadir={db}/data", f"--socket={db}/my.sock"),
+        *("mariadbd", *of_mysql, f"--socket={db}/my.sock"),
         *("--bind-address=127.0.0.1", f"--port={port}", "--innodb-buffer-pool-size=32M", "--skip-log-bin"),
     )
     ask = ("mariadb", "--no-defaults", f"--socket={db}/my.sock", "-u", "root", "-e")

@@ -269,12 +269,13 @@ def _checked(command: list[str]) -> None:
 def _start_database(directory: Path, running: ExitStack) -> None:
     db = directory / "db"
     shutil.chown(db, "mysql")
-    install = ("mariadb-install-db", "--no-defaults", "--user=mysql", f"--datadir={db}/data", "--skip-test-db")
-    _checked([*install, "--auth-root-authentication-method=normal"])
+    # The user mysql may not write to TMPDIR.
+    of_mysql = ("--no-defaults", "--user=mysql", f"--datadir={db}/data", f"--tmpdir={db}")
+    _checked(["mariadb-install-db", *of_mysql, "--skip-test-db", "--auth-root-authentication-method=normal"])
     port = re.search(r"StoragePort=(\d+)", (directory / "slurmdbd.conf").read_text())[1]
     log = running.enter_context((directory / "log" / "mariadbd.out").open("wb"))
     command = [
-        "mariadbd", "--no-defaults", "--user=mysql", f"--datadir={db}/data", f"--socket={db}/my.sock",
+        "mariadbd", *of_mysql, f"--socket={db}/my.sock",
         "--bind-address=127.0.0.1", f"--port={port}", "--innodb-buffer-pool-size=64M", "--skip-log-bin",
         "--innodb-flush-log-at-trx-commit=0", "--innodb-lock-wait-timeout=900",
     ]  # fmt: skip
