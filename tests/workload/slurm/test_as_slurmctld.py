@@ -185,6 +185,14 @@ def test_with_enforcepartlimits_all_each_partition_of_a_job_must_let_it_in(every
     assert play(where, job(1, partitions=("short", "batch"))).state == (state,)
 
 
+@pytest.mark.parametrize(("text", "every"), [("ALL", True), ("YES", False), ("ANY", False)])
+def test_only_enforcepartlimits_all_asks_every_partition(tmp_path, text, every):
+    """With YES, a job of 10 minutes for partitions of 8 and 30 was taken."""
+    lines = f"EnforcePartLimits={text}\nNodeName=n1 CPUs=4\nPartitionName=a Nodes=n1\n"
+    (tmp_path / "slurm.conf").write_text(lines)
+    assert read_site(tmp_path).enforce_every_partition == every
+
+
 def test_the_size_factor_counts_the_nodes_that_a_job_names_not_those_that_its_tasks_need():
     """On 14 nodes with 164 CPUs and a weight of 5000, `-n 6 --ntasks-per-node=2` had 270."""
     kinds = (("a", 3, 12), ("b", 4, 4), ("c", 7, 16))
@@ -199,6 +207,14 @@ def test_least_loaded_nodes_are_sought_among_those_of_the_lowest_weight():
     where = site(nodes=SITE + heavy)
     where = replace(where, partitions=(replace(where.partitions[0], least_loaded=True),))
     assert play(where, job(1, tasks=2)).nodes[0] == ("n1",)
+
+
+def test_the_least_loaded_node_has_the_largest_part_of_its_cpus_free():
+    """With LLN, `-n 7` ran on two idle nodes of 4 cores, not on one with 15 of 16 cores free."""
+    big = '[[nodes]]\nnames = "a1"\ncores = 16\nmemory = "8000"\n'
+    where = site(nodes=SITE + big)
+    where = replace(where, partitions=(replace(where.partitions[0], least_loaded=True),))
+    assert play(where, job(1, nodelist=("a1",)), job(2, 1.0, tasks=7)).nodes[1] == ("n1", "n2")
 
 
 def test_aftercorr_waits_for_the_same_task_of_the_other_array():
