@@ -86,19 +86,20 @@ def test_maxmempercpu_is_read_for_the_cluster_and_for_a_partition(tmp_path):
 def test_nodes_that_a_job_names_or_excludes_are_its_own_or_not():
     """`-N 3 -n 3 -w a10` ran on a10 and its first free neighbours, `-x` on others than those named."""
     schedule = play(
-        site(), job(1, nodes_min=2, nodes_max=2, tasks=2, nodelist=("n3",)), job(2, 1.0, tasks=4, exclude=("n2",))
+        site(), job(1, nodes_min=2, nodes_max=2, tasks=2, nodelist="n3"), job(2, 1.0, tasks=4, exclude="n2")
     )
     assert sorted(schedule.nodes[0]) == ["n1", "n3"]
     assert schedule.nodes[1] == ("n4",)
 
 
 def test_a_job_waits_for_the_nodes_that_it_names():
-    schedule = play(site(), job(1, tasks=4), job(2, 1.0, nodelist=("n1",)))
+    schedule = play(site(), job(1, tasks=4), job(2, 1.0, nodelist="n1"))
     assert (schedule.start_s[1], schedule.nodes[1]) == (100, ("n1",))
 
 
-def test_a_job_that_names_a_node_outside_its_partition_is_refused():
-    assert play(site(), job(1, nodelist=("n9",))).state == ("refused",)
+@pytest.mark.parametrize("names", ["n9", "n[1-", "n[1-900000]", "n1," * 9000])
+def test_a_job_that_names_nodes_that_it_cannot_have_is_refused(names):
+    assert play(site(), job(1, nodelist=names), job(2)).state == ("refused", "ended")
 
 
 def test_a_constraint_with_a_feature_of_no_node_is_refused():
@@ -185,6 +186,14 @@ def test_with_enforcepartlimits_all_each_partition_of_a_job_must_let_it_in(every
     assert play(where, job(1, partitions=("short", "batch"))).state == (state,)
 
 
+@pytest.mark.parametrize(("text", "every"), [("ALL", True), ("YES", False), ("ANY", False)])
+def test_only_enforcepartlimits_all_asks_every_partition(tmp_path, text, every):
+    """With YES, a job of 10 minutes for partitions of 8 and 30 was taken."""
+    lines = f"EnforcePartLimits={text}\nNodeName=n1 CPUs=4\nPartitionName=a Nodes=n1\n"
+    (tmp_path / "slurm.conf").write_text(lines)
+    assert read_site(tmp_path).enforce_every_partition == every
+
+
 def test_the_size_factor_counts_the_nodes_that_a_job_names_not_those_that_its_tasks_need():
     """On 14 nodes with 164 CPUs and a weight of 5000, `-n 6 --ntasks-per-node=2` had 270."""
     kinds = (("a", 3, 12), ("b", 4, 4), ("c", 7, 16))
@@ -199,6 +208,14 @@ def test_least_loaded_nodes_are_sought_among_those_of_the_lowest_weight():
     where = site(nodes=SITE + heavy)
     where = replace(where, partitions=(replace(where.partitions[0], least_loaded=True),))
     assert play(where, job(1, tasks=2)).nodes[0] == ("n1",)
+
+
+def test_the_least_loaded_node_has_the_largest_part_of_its_cpus_free():
+    """With LLN, `-n 7` ran on two idle nodes of 4 cores, not on one with 15 of 16 cores free."""
+    big = '[[nodes]]\nnames = "a1"\ncores = 16\nmemory = "8000"\n'
+    where = site(nodes=SITE + big)
+    where = replace(where, partitions=(replace(where.partitions[0], least_loaded=True),))
+    assert play(where, job(1, nodelist="a1"), job(2, 1.0, tasks=7)).nodes[1] == ("n1", "n2")
 
 
 def test_aftercorr_waits_for_the_same_task_of_the_other_array():
@@ -237,7 +254,7 @@ def test_sacct_prints_all_memory_of_a_node_as_that_of_the_first_of_its_partition
     nodes = SITE.replace("n[1-4]", "n[2-4]") + '[[nodes]]\nnames = "n1"\ncores = 4\nmemory = "4000"\n'
     where = site(nodes=nodes)
     where = replace(where, partitions=(replace(where.partitions[0], memory_per_cpu_mb=0.0),))
-    jobs = [job(k, k, memory_per_node_mb=4000.0, memory_as_recorded=True, exclude=("n1",)) for k in (1, 2)]
+    jobs = [job(k, k, memory_per_node_mb=4000.0, memory_as_recorded=True, exclude="n1") for k in (1, 2)]
     assert play(where, *jobs).nodes == (("n2",), ("n3",))
     asked = [replace(each, memory_as_recorded=False) for each in jobs]
     assert play(where, *asked).nodes == (("n2",), ("n2",))

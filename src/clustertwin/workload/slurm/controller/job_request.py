@@ -88,7 +88,7 @@ class RequestReader:
         site = self.site
         tasks = job.tasks or job.tasks_per_node * max(job.nodes_min, 1) or max(job.nodes_min, 1)
         cpus = max(tasks, 1) * job.cpus_per_task
-        nodes_min = max(job.nodes_min, partition.min_nodes, len(job.nodelist), 1)
+        nodes_min = max(job.nodes_min, partition.min_nodes, len(self.table.named(job.nodelist)), 1)
         if job.tasks_per_node:
             nodes_min = max(nodes_min, -(-tasks // job.tasks_per_node))
         if 0 < job.nodes_max < partition.min_nodes:
@@ -186,7 +186,11 @@ class RequestReader:
         weights, n = self.site.priority, len(self.table.names)
         if not weights.multifactor:
             return 0.0
-        total, nodes, cpus = self.cpus, max(job.nodes_min, len(job.nodelist), 1), request["cpus_asked"]
+        total, nodes, cpus = (
+            self.cpus,
+            max(job.nodes_min, len(self.table.named(job.nodelist)), 1),
+            request["cpus_asked"],
+        )
         if weights.size_relative_to_time:
             size = max(nodes * total / n, cpus) / (request["limit_s"] / 60) / total
         else:

@@ -286,15 +286,18 @@ def _by_neighbours(job, nodes, room, left):  # type: ignore[no-untyped-def]
 
 @borrowing
 def _least_loaded(job, nodes, room, left):  # type: ignore[no-untyped-def]
-    """Of the nodes of the lowest weight, those with the most free CPUs first."""
+    """Of the nodes of the lowest weight, those with the largest part of their CPUs free first."""
     while (left[0] > 0 or left[1] > 0) and left[2] < job.nodes_max:
         best = -1
         for i in range(len(nodes)):
             if room[i].avail <= 0 or room[i].chosen:
                 continue
-            lighter = best < 0 or nodes[i].weight < nodes[best].weight
-            if lighter or (nodes[i].weight == nodes[best].weight and room[i].free > room[best].free):
+            if best < 0 or nodes[i].weight < nodes[best].weight:
                 best = i
+            elif nodes[i].weight == nodes[best].weight:
+                idle, most = room[i].free * nodes[best].cores, room[best].free * nodes[i].cores
+                if idle * nodes[best].threads > most * nodes[i].threads:
+                    best = i
         if best < 0:
             break
         left = _take(nodes, room, job, best, left)

@@ -11,6 +11,7 @@ import numpy as np
 from clustertwin.workload.slurm.controller.feature_constraint import feature_test
 from clustertwin.workload.slurm.controller.site_arrays import NODES, Bytes, Floats, Ints, Refused, Rows, matrix
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob
+from clustertwin.workload.slurm.site.quantities import expand_hosts
 from clustertwin.workload.slurm.site.slurm_site import SlurmPartition, SlurmSite
 
 
@@ -24,6 +25,9 @@ _NARROWING = (
     "exclusive", "memory_cpu_mb", "memory_node_mb", "cpus_on_node", "tasks_on_node", "cpus_per_task", "nodes_min",
     "nodes_max", "cpus",
 )  # fmt: skip
+
+#: Characters of a job's list of nodes.
+LONGEST_LIST = 10_000
 
 
 class NodeTable:
@@ -46,6 +50,7 @@ class NodeTable:
         self.part_nodes = np.zeros((len(site.partitions), len(self.names)), np.uint8)
         for p, partition in enumerate(site.partitions):
             self.part_nodes[p, [self.index[name] for name in partition.nodes]] = 1
+        self._named: dict[str, frozenset[str]] = {}
         self.masks: dict[tuple[Any, ...], int] = {}
         self.mask_rows: list[Bytes] = []
         self.node_cpus = self.nodes["cores"] * self.nodes["threads"]
@@ -118,7 +123,7 @@ class NodeTable:
             for i, group in enumerate(self.groups):
                 has = {(gres.name, gres.type) for gres in group.gres}
                 row[i] &= match(set(group.features)) and all(kind in has for kind in types)
-            row[[self.index[name] for name in job.exclude if name in self.index]] = 0
+            row[[self.index[name] for name in self.named(job.exclude) if name in self.index]] = 0
             if job.reservation:
                 reservation = self.site.reservations[self.reservations[job.reservation]]
                 row &= np.isin(np.arange(len(row)), [self.index[name] for name in reservation.nodes]).astype(np.uint8)
@@ -126,14 +131,28 @@ class NodeTable:
             self.mask_rows.append(row)
         return self.masks[key]
 
+    def named(self, text: str) -> frozenset[str]:
+        """The nodes of a list such as `n[1-3],n7`, as a user wrote it."""
+        if text not in self._named:
+            if len(text) > LONGEST_LIST:
+                raise Refused("the list of a job's nodes is too long")
+            try:
+                self._named[text] = frozenset(expand_hosts(text))
+            except ValueError as error:
+                raise Refused("a job names nodes that are no list of nodes") from error
+            if len(self._named[text]) > len(self.names):  # only a range of strangers; keep none of them
+                self._named[text] = frozenset({text})
+        return self._named[text]
+
     def required(self, job: SlurmJob, partition: SlurmPartition) -> int:
         """The mask of the nodes that a job must have; -1: it names none."""
         if not job.nodelist:
             return -1
         row = np.zeros(len(self.names), np.uint8)
-        row[[self.index[name] for name in job.nodelist if name in self.index]] = 1
+        names = self.named(job.nodelist)
+        row[[self.index[name] for name in names if name in self.index]] = 1
         part = self.part_nodes[self.partitions[partition.name]]
-        if row.sum() < len(set(job.nodelist)) or (row > part).any() or set(job.nodelist) & set(job.exclude):
+        if row.sum() < len(names) or (row > part).any() or names & self.named(job.exclude):
             raise Refused("a node that the job names is not one that it can have")
         key = ("required", row.tobytes())
         if key not in self.masks:

@@ -226,8 +226,8 @@ _SIMPLE: dict[str, tuple[str, Callable[[str], Any]]] = {
     "nice": ("nice", lambda text: parse_count(text or "100")),
     "dependency": ("dependency", str),
     "reservation": ("reservation", str),
-    "nodelist": ("nodelist", lambda text: tuple(expand_hosts(text))),
-    "exclude": ("exclude", lambda text: tuple(expand_hosts(text))),
+    "nodelist": ("nodelist", str),
+    "exclude": ("exclude", str),
 }
 
 

@@ -34,8 +34,8 @@ class SlurmJob:
     gres: tuple[Gres, ...] = ()  # on each node
     constraint: str = ""
     exclusive: bool = False
-    nodelist: tuple[str, ...] = ()  # nodes that it must have
-    exclude: tuple[str, ...] = ()
+    nodelist: str = ""  # nodes that it must have; ranges of users' texts are expanded when they are needed
+    exclude: str = ""
     nice: int = 0
     dependency: str = ""
     array: int = 0  # id of the array's first task; 0: no array

@@ -127,5 +127,5 @@ def enforcement_settings(cluster: ConfSettings) -> dict[str, Any]:
         "enforce_qos": qos,
         "enforce_associations": limits or qos or "associations" in enforced,
         "enforce_partition_limits": cluster.get("enforcepartlimits", str.upper, "NO") not in ("NO", "0"),
-        "enforce_every_partition": cluster.get("enforcepartlimits", str.upper, "NO") in ("ALL", "YES", "1"),
+        "enforce_every_partition": cluster.get("enforcepartlimits", str.upper, "NO") == "ALL",  # YES is ANY
     }
