@@ -47,3 +47,8 @@ def test_a_job_that_always_waits_for_io_may_wait_more_as_long_as_something_is_tr
 
 def test_traffic_that_explains_waits_explains_them_for_as_long_as_it_lasts() -> None:
     assert pages(draw([Phase(300, BUSY), Phase(1200, (0.5, 0.06, 0.3), disk=250)], 4)) == {}
+
+
+def test_a_job_that_did_little_at_its_start_and_then_does_nothing_at_all_is_idle() -> None:
+    little, nothing = Phase(60, (0.055, 0.03, 0.0)), Phase(200, (0.0, 0.0, 0.0))
+    assert "idle" in pages(draw([Phase(30, BUSY), little, Phase(190, BUSY), nothing], 4))

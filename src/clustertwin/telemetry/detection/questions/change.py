@@ -104,8 +104,8 @@ def change_candidates(
     deviates = np.minimum(_deviates(longer, usual, settings), np.nan_to_num(peers, nan=np.inf))
     idles, kernel = rise("idle", settings.idle), rise("system", settings.kernel)
     rests = np.fmax(idles, at_rest)
-    # A load that wanders does less work now and then.
-    less = jumped(now, compared.moves)
+    # A load that wanders does less work now and then, but it does some.
+    less = jumped(now, compared.moves) | (busy_threads(parts, now) < AT_REST)
     less_work = np.fmax(only_if(less, idles), at_rest)
     by_program, above_runs = compared.by_program, rise("idle", settings.unlike_program)
     serial = _is_serial(parts, longer, own)
