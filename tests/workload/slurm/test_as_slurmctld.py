@@ -108,6 +108,12 @@ def test_a_constraint_with_a_feature_of_no_node_is_refused():
     assert play(where, job(1, constraint="ib|old"), job(2, constraint="ib")).state == ("refused", "ended")
 
 
+def test_a_feature_whose_name_begins_with_a_digit_is_found():
+    """`25g` was read as the feature `g`, which no node has, and the job was refused."""
+    where = site(nodes=SITE.replace("cores = 4", 'cores = 4\nfeatures = ["25g", "2.4GHz"]'))
+    assert play(where, job(1, constraint="25g&2.4GHz")).state == ("ended",)
+
+
 def test_a_plan_ends_at_a_whole_step_before_its_end():
     """A job of 4 minutes planned for 23:23:08 kept its node until 23:27:00, with bf_resolution=60."""
     whole = {"nodes_min": 4, "nodes_max": 4, "tasks": 16}
