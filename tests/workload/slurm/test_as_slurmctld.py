@@ -76,6 +76,14 @@ def test_memory_beyond_maxmempercpu_comes_with_more_cpus(asked, cpus):
     assert play(where, job(1, **{"nodes_min": 3, "nodes_max": 3, "tasks": 3} | asked)).cpus[0] == cpus
 
 
+def test_a_job_of_two_partitions_has_more_cpus_only_where_memory_is_limited():
+    """With MaxMemPerCPU=100 in `small`, a job with 400 MB a CPU had four CPUs in the other partition too."""
+    small = '[[partitions]]\nname = "small"\nnodes = "n1"\nmax_memory_per_cpu_mb = 100\n'
+    both = job(2, 1.0, partitions=("small", "batch"), memory_per_cpu_mb=400.0)
+    schedule = play(site(small), job(1, tasks=4, partitions=("small",)), both)
+    assert (schedule.nodes[1], schedule.cpus[1]) == (("n2",), 1)
+
+
 def test_maxmempercpu_is_read_for_the_cluster_and_for_a_partition(tmp_path):
     text = "MaxMemPerCPU=2000\nNodeName=n1 CPUs=4\nPartitionName=a Nodes=n1 MaxMemPerCPU=500\n"
     (tmp_path / "slurm.conf").write_text(text)
