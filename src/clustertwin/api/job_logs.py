@@ -48,7 +48,7 @@ def write_log(jobs: Jobs, path: Path | str, force: bool = False) -> int:
 def generate(
     log: Log, jobs: int | None = None, seed: int = 0, generator: str = DEFAULT, change: WorkloadChange | None = None
 ) -> Jobs:
-    """A synthetic log that a scheduler experiences like `log`. By default it has as many jobs.
+    """A synthetic log on which a scheduler behaves as on `log`. By default it has as many jobs.
 
     `change` asks what if: more load, other users, other sizes.
 

@@ -223,6 +223,16 @@ def test_a_home_has_a_database_at_every_moment_of_its_repair(home, monkeypatch):
     assert all(present)
 
 
+def test_a_home_whose_restore_was_killed_is_not_repaired(home):
+    """The repair deleted the rest of the backup. The service then began a database, which needs no token."""
+    (home / ".restore.x.new/home").mkdir(parents=True)
+    (home / ".restore.x.new/home/state.sqlite").write_bytes((home / "state.sqlite").read_bytes())
+    (home / "state.sqlite").unlink()
+    with pytest.raises(SettingsError, match="a restore of this home did not end"):
+        check_home(home, repair=True)
+    assert (home / ".restore.x.new/home/state.sqlite").exists()
+
+
 def test_a_home_of_a_newer_release_is_left_alone(home):
     (home / "format.json").write_text(json.dumps({"format": 99, "written_by": "clustertwin 9"}))
     (home / "champion.json").write_bytes(b"\xff")

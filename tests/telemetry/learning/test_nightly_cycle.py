@@ -12,7 +12,7 @@ from clustertwin.core.errors import OutputError, SourceError
 from clustertwin.telemetry.learning.champions import champion_store, learning_state, registry_spool, version_store
 from clustertwin.telemetry.learning.champions.fencing_lock import Busy, next_fence, retrainer_lock
 from clustertwin.telemetry.learning.duel.duel_rule import DuelRule
-from clustertwin.telemetry.learning.night import nightly_cycle
+from clustertwin.telemetry.learning.night import night_steps, nightly_cycle
 from clustertwin.telemetry.learning.night.calendar_day import DayLimits
 from clustertwin.telemetry.learning.night.day_census import DayCensus
 from clustertwin.telemetry.learning.night.night_run import NightRun
@@ -189,6 +189,17 @@ def test_a_site_whose_nodes_were_replaced_learns_again_after_three_nights(make_c
     nights = [run_night(*make_context(number, settings=replace(QUICK, limits=STRICT))) for number in range(2, 6)]
     assert [night.outcome for night in nights] == ["skipped", "skipped", "skipped", "promoted"]
     assert "2 of 2 nodes are missing" in nights[2].because
+
+
+def test_nights_without_any_data_do_not_tell_which_nodes_are_gone(make_context):
+    """After three nights without a collector, a day of one node of a hundred was learned."""
+    context, day = make_context(5)
+    for number in range(2, 5):
+        earlier = StepJournal(context.home / "nights" / make_context(number)[1].name)
+        earlier.once("gather", lambda: asdict(DayCensus(0, 0)))
+    census = DayCensus(0, 1, {"n1": 1.0, "n2": 1.0}, 32, 9000)
+    run = NightRun(context, day, 9, StepJournal(context.home / "nights" / day.name))
+    assert night_steps._without_gone_nodes(run, census) == census
 
 
 @pytest.mark.medium

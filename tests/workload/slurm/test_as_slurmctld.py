@@ -76,6 +76,14 @@ def test_memory_beyond_maxmempercpu_comes_with_more_cpus(asked, cpus):
     assert play(where, job(1, **{"nodes_min": 3, "nodes_max": 3, "tasks": 3} | asked)).cpus[0] == cpus
 
 
+def test_a_job_of_two_partitions_has_more_cpus_only_where_memory_is_limited():
+    """With MaxMemPerCPU=100 in `small`, a job with 400 MB a CPU had four CPUs in the other partition too."""
+    small = '[[partitions]]\nname = "small"\nnodes = "n1"\nmax_memory_per_cpu_mb = 100\n'
+    both = job(2, 1.0, partitions=("small", "batch"), memory_per_cpu_mb=400.0)
+    schedule = play(site(small), job(1, tasks=4, partitions=("small",)), both)
+    assert (schedule.nodes[1], schedule.cpus[1]) == (("n2",), 1)
+
+
 def test_maxmempercpu_is_read_for_the_cluster_and_for_a_partition(tmp_path):
     text = "MaxMemPerCPU=2000\nNodeName=n1 CPUs=4\nPartitionName=a Nodes=n1 MaxMemPerCPU=500\n"
     (tmp_path / "slurm.conf").write_text(text)
@@ -106,6 +114,12 @@ def test_a_constraint_with_a_feature_of_no_node_is_refused():
     """`ib|old` on nodes with `ib` only: Invalid feature specification."""
     where = site(nodes=SITE.replace("cores = 4", 'cores = 4\nfeatures = ["ib"]'))
     assert play(where, job(1, constraint="ib|old"), job(2, constraint="ib")).state == ("refused", "ended")
+
+
+def test_a_feature_whose_name_begins_with_a_digit_is_found():
+    """`25g` was read as the feature `g`, which no node has, and the job was refused."""
+    where = site(nodes=SITE.replace("cores = 4", 'cores = 4\nfeatures = ["25g", "2.4GHz"]'))
+    assert play(where, job(1, constraint="25g&2.4GHz")).state == ("ended",)
 
 
 def test_a_plan_ends_at_a_whole_step_before_its_end():

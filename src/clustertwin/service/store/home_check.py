@@ -23,7 +23,7 @@ from clustertwin.core.errors import InputError, OutputError, SettingsError, Twin
 from clustertwin.core.foreign_files import parse_json, read_regular
 from clustertwin.core.formatting import counted, listed, visible
 from clustertwin.service.store import database_rescue
-from clustertwin.service.store.home_format import ASIDE, OF_DISK, HomeFormatError, create_home, open_home
+from clustertwin.service.store.home_format import ASIDE, OF_DISK, HomeFormatError, create_home, open_home, refuse_half
 from clustertwin.service.store.home_format import FILE as FORMAT
 from clustertwin.service.store.program_tables import FILE as PROGRAMS
 from clustertwin.service.store.program_tables import read_tables
@@ -107,10 +107,11 @@ class _Home:
 def check_home(home: Path, repair: bool = False) -> list[HomeFinding]:
     """Findings about every part of a home, the sound ones too.
 
-    `SettingsError` if there is no such home, or one of a newer release.
+    `SettingsError` if there is no such home, one of a newer release, or one whose restore did not end.
     """
     if not home.is_dir():
         raise SettingsError(f"{home}: no such home")
+    refuse_half(home)  # a repair would delete what tells that it is half
     checked = _Home(home, repair)
     learning = home / "learning.lock"  # a home without nights has none
     nights: AbstractContextManager[bool] = _alone(learning) if repair and learning.exists() else nullcontext(True)

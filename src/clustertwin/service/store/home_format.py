@@ -71,9 +71,7 @@ def create_home(home: Path) -> Path:
     with files.reporting(home):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         everyone_writes = home.stat().st_mode & stat.S_IWOTH
-        is_half = any(home.glob(f"{RESTORING}*"))
-    if is_half:
-        raise SettingsError(f"{home}: a restore of this home did not end; empty the directory, and restore it again")
+    refuse_half(home)
     if everyone_writes:
         raise SettingsError(
             f"{home}: every user of this machine can write to it, and so replace the model and the events; "
@@ -82,6 +80,14 @@ def create_home(home: Path) -> Path:
     if not is_home(home):  # a new home needs no migration
         _write(home, len(MIGRATIONS))
     return open_home(home)
+
+
+def refuse_half(home: Path) -> None:
+    """Raise if a restore was killed: a home without a part of its backup may have no tokens, and be open to all."""
+    with files.reporting(home):
+        is_half = any(home.glob(f"{RESTORING}*"))
+    if is_half:
+        raise SettingsError(f"{home}: a restore of this home did not end; empty the directory, and restore it again")
 
 
 def is_home(path: Path) -> bool:

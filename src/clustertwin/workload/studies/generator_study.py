@@ -243,7 +243,7 @@ def parts(measures: Sequence[str]) -> list[tuple[str, str, list[str]]]:
     marginals = [measure for measure in measures if measure.startswith("KS ")]
     rest = [measure for measure in measures if measure not in marginals and measure not in dynamics]
     return [
-        ("Does a scheduler experience the same?", "The nearer to the row of the real log, the better. "
+        ("Does a scheduler behave the same?", "The nearer to the row of the real log, the better. "
          "Waits are simulated.", dynamics),
         ("Are the distributions the same?", "KS complement: 1 is the same distribution.", marginals),
         ("Can a classifier tell the logs apart, and are jobs copied?",

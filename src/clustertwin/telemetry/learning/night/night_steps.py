@@ -99,12 +99,14 @@ def check(run: NightRun, census: DayCensus, champion: Detector, expected: bool) 
 
 def _without_gone_nodes(run: NightRun, last: DayCensus) -> DayCensus:
     """The census without nodes that the last nights did not see. Else a site whose nodes were replaced, or that has
-    become smaller, would never learn again: the champion of the old nodes stays."""
+    become smaller, would never learn again: the champion of the old nodes stays. A night without any data does not
+    count: it says nothing about the nodes."""
     earlier = sorted(path for path in nights_directory(run.home).iterdir() if path.name < run.day.name)
-    gathered = [path / "gather.json" for path in earlier if (path / "gather.json").exists()][-_GONE_NIGHTS:]
-    if len(gathered) < _GONE_NIGHTS:
+    gathered = [path / "gather.json" for path in earlier if (path / "gather.json").exists()]
+    nights = [nodes for path in gathered if (nodes := read_document(path)["result"]["seen"])][-_GONE_NIGHTS:]
+    if len(nights) < _GONE_NIGHTS:
         return last
-    seen = {node for path in gathered for node in read_document(path)["result"]["seen"]}
+    seen = set().union(*nights)
     return replace(last, seen={node: part for node, part in last.seen.items() if node in seen})
 
 

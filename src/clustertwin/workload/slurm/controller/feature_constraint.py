@@ -11,6 +11,15 @@ from clustertwin.workload.slurm.controller.site_arrays import Refused
 MOST_BRACKETS = 50
 
 
+def feature_names(text: str) -> set[str]:
+    """The features that a constraint names.
+
+    >>> sorted(feature_names("[rack1*2&rack2]|25g"))
+    ['25g', 'rack1', 'rack2']
+    """
+    return {word.partition("*")[0] for word in re.findall(r"[\w.-]+(?:\*\d+)?", text)}
+
+
 def feature_test(text: str) -> Callable[[set[str]], bool]:
     """A constraint such as `ib&(v100|a100)` -> a test of a node's features.
 

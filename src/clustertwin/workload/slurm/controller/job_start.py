@@ -172,6 +172,8 @@ def ask_for(arrays, e):  # type: ignore[no-untyped-def]
     job.exclusive = entry.exclusive
     job.required = entry.required
     job.forced = entry.forced
+    job.cpus = entry.cpus
+    job.cpus_per_task = entry.cpus_per_task
 
 
 @borrowing

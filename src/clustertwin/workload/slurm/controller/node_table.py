@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clustertwin.workload.slurm.controller.feature_constraint import feature_test
+from clustertwin.workload.slurm.controller.feature_constraint import feature_names, feature_test
 from clustertwin.workload.slurm.controller.site_arrays import NODES, Bytes, Floats, Ints, Refused, Rows, matrix
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob
 from clustertwin.workload.slurm.site.quantities import expand_hosts
@@ -115,7 +115,7 @@ class NodeTable:
         if key not in self.masks:
             row = self.part_nodes[self.partitions[partition.name]].copy()
             match = feature_test(job.constraint)
-            unknown = set(re.findall(r"[A-Za-z_][\w.-]*", job.constraint)) - self.features
+            unknown = feature_names(job.constraint) - self.features
             if unknown:
                 raise Refused(f"no node has the feature {min(unknown)}")
             if "[" in job.constraint or "*" in job.constraint:

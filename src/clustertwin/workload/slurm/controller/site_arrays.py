@@ -27,14 +27,15 @@ def _table(**kinds: str) -> np.dtype[np.void]:
 #: What a job asks for depends on the partition, which has defaults and limits.
 BY_PARTITION: dict[str, str] = {
     "limit_s": "f", "nodes_min": "i", "nodes_max": "i", "nodes_wanted": "i", "tasks_on_node": "i", "cpus_on_node": "i",
-    "memory_node_mb": "f", "memory_cpu_mb": "f", "exclusive": "i", "required": "i", "forced": "i",
+    "memory_node_mb": "f", "memory_cpu_mb": "f", "exclusive": "i", "required": "i", "forced": "i", "cpus": "i",
+    "cpus_per_task": "i",
 }  # fmt: skip
 #: Rows are structured arrays: the compiled loops pass few arrays, and read `jobs.limit_s[j]`.
 NODES = _table(cores="i", threads="i", memory_mb="f", weight="i", leaf="i", up="i")
 JOBS = _table(
-    submit_s="f", begin_s="f", cancel_s="f", run_s="f", user="i", association="i", qos="i", cpus="i", cpus_per_task="i",
-    array="i", reservation="i", succeeds="i", requeue="i", billing="f", entry_from="i", entry_to="i", link_from="i",
-    link_to="i", place_from="i", place_to="i", submit_from="i", submit_to="i", **BY_PARTITION,
+    submit_s="f", begin_s="f", cancel_s="f", run_s="f", user="i", association="i", qos="i", array="i", reservation="i",
+    succeeds="i", requeue="i", billing="f", entry_from="i", entry_to="i", link_from="i", link_to="i", place_from="i",
+    place_to="i", submit_from="i", submit_to="i", **BY_PARTITION,
 )  # fmt: skip
 #: A job in one partition; `priority` lacks age and fair share. Entries of one kind ask for the same.
 ENTRIES = _table(

@@ -116,7 +116,7 @@ class _Preparation:
         table = np.zeros(len(jobs), JOBS)
         for name in ("submit_s", "begin_s", "cancel_s", "run_s", "array", "succeeds"):
             table[name] = [getattr(job, name) for job in jobs]
-        for name in ("user", "association", "qos", "cpus", "cpus_per_task", *BY_PARTITION):
+        for name in ("user", "association", "qos", *BY_PARTITION):
             table[name] = [column[name] for column in columns]
         table["reservation"] = [self.table.reservations[job.reservation] if job.reservation else -1 for job in jobs]
         requeue = self.site.preemption.requeue
