@@ -19,6 +19,7 @@ from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPa
 from clustertwin.telemetry.detection.questions.change import Compared, change_candidates, pending
 from clustertwin.telemetry.detection.questions.finding import FINDING_CAUSES, MAX_STRENGTH, Comparison, Finding
 from clustertwin.telemetry.detection.questions.forecast_findings import forecast_findings
+from clustertwin.telemetry.detection.questions.growth_onset import began_with_stage
 from clustertwin.telemetry.detection.questions.harm import harm_candidates, one_used
 from clustertwin.telemetry.detection.questions.job_parts import (
     JobParts,
@@ -28,7 +29,6 @@ from clustertwin.telemetry.detection.questions.job_parts import (
     measure_signals,
     parts_of,
 )
-from clustertwin.telemetry.detection.questions.moves import began_with_stage
 from clustertwin.telemetry.detection.questions.no_progress import suspicion
 from clustertwin.telemetry.detection.questions.question_memory import JobLabel, QuestionMemory
 from clustertwin.telemetry.detection.questions.stages import another_program_began
@@ -79,7 +79,7 @@ def assess(
     usual, compared_with = memory.usual(parts, own)
     harmed = harm_candidates(parts, longer, _on_one_thread(moment, parts, memory), settings)
     new_rest = memory.past.rests_too_long(rows) & (compared_with == "own past")
-    compared = Compared(usual, own, compared_with == "program", new_rest, memory.past.moves(rows))
+    compared = Compared(usual, own, compared_with == "program", new_rest, memory.past.before_growth(rows))
     changed = change_candidates(parts, now, longer, compared, _peers_ratio(scores, parts, threshold), settings)
     # What is usual for a user is that of other programs, which says nothing about the page faults of this one.
     changed.append(suspicion(parts, longer, usual, compared_with != "user", settings))
@@ -107,7 +107,7 @@ def assess(
         other: Comparison = "limit" if candidate.question == "harm" else str(compared_with[part])  # type: ignore[assignment]
         clear = float(clearest[candidate.cause][part])
         findings.append(_finding(moment, parts, memory, candidate, part, other, threshold, clear))
-    of_stage = began_with_stage(now, compared.moves)
+    of_stage = began_with_stage(now, compared.before_growth)
     findings += forecast_findings(parts, moment, forecasts, longer, threshold, of_stage, settings)
     findings += _new_work(moment, scores, parts, memory, threshold)
     due = np.flatnonzero(memory.past.due(rows, moment.end_s) & started & held & ~suspended)

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustertwin.telemetry.detection.questions.candidate import Candidate, PerPart, only_if
+from clustertwin.telemetry.detection.questions.growth_onset import BeforeGrowth, began_with_stage
 from clustertwin.telemetry.detection.questions.harm import is_confined
 from clustertwin.telemetry.detection.questions.job_parts import JobParts, S, Signals
-from clustertwin.telemetry.detection.questions.moves import Moves, began_with_stage, jumped
 from clustertwin.telemetry.detection.questions.no_progress import busy_threads, slackens, stands_still
 from clustertwin.telemetry.detection.questions.own_past import AT_REST
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
@@ -43,7 +43,7 @@ class Compared:
     own: Usual  # of the job itself
     by_program: NDArray[np.bool_]  # (part,) whether the usual is that of the program
     new_rest: NDArray[np.bool_]  # (part,) whether a rest would be longer than the job's own past explains
-    moves: Moves  # of the job itself
+    before_growth: BeforeGrowth  # of the job itself
 
 
 def change_candidates(
@@ -104,9 +104,6 @@ def change_candidates(
     deviates = np.minimum(_deviates(longer, usual, settings), np.nan_to_num(peers, nan=np.inf))
     idles, kernel = rise("idle", settings.idle), rise("system", settings.kernel)
     rests = np.fmax(idles, at_rest)
-    # A load that wanders does less work now and then, but it does some.
-    less = jumped(now, compared.moves) | (busy_threads(parts, now) < AT_REST)
-    less_work = np.fmax(only_if(less, idles), at_rest)
     by_program, above_runs = compared.by_program, rise("idle", settings.unlike_program)
     serial = _is_serial(parts, longer, own)
     worked = centre("idle") < _RESTING  # in a job that rests by design, a thread that works is not a straggler
@@ -115,7 +112,7 @@ def change_candidates(
         candidate("cpu-contention", "others", rise("others", settings.others)),
         candidate("oversubscribed", "waiting", only_if(own_tasks, contention)),
         candidate("oversubscribed", "queued", only_if(own_tasks & ~throttled, rise("queued", settings.queued))),
-        candidate("idle", "idle", only_if((stopped | slowed & ~done) & ~rests_here & ~more_traffic, less_work)),
+        candidate("idle", "idle", only_if((stopped | slowed & ~done) & ~rests_here & ~more_traffic, rests)),
         candidate("stalled-io", "iowait", stalls),
         candidate("kernel-time", "system", only_if(~works_more(now) & ~more_traffic & ~forks, kernel)),
         candidate("stall-bursts", "stalled", only_if(~transferred_more & ~works_more(longer) & ~forked, bursts)),
@@ -125,10 +122,10 @@ def change_candidates(
         candidate(
             "leak",
             "memory_growth",
-            only_if(~loads & ~had_memory_before(now, own) & ~began_with_stage(now, compared.moves), grows),
+            only_if(~loads & ~had_memory_before(now, own) & ~began_with_stage(now, compared.before_growth), grows),
         ),
         # The serial phases of a known program are part of its usual, so more idle time than that is not one of them.
-        candidate("unlike-program", "idle", only_if(by_program & ~more_traffic & less, above_runs)),
+        candidate("unlike-program", "idle", only_if(by_program & ~more_traffic, above_runs)),
         candidate("unlike-itself", "user", _new_phase(now, usual, settings)),
     ]
 

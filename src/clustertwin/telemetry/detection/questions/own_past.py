@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clustertwin.telemetry.detection.questions.growth_onset import BeforeGrowth, before_growth, unknown_before
 from clustertwin.telemetry.detection.questions.job_parts import SIGNALS, JobParts, S, Signals
-from clustertwin.telemetry.detection.questions.moves import Moves, moves_of, no_moves
 from clustertwin.telemetry.detection.questions.question_settings import QuestionSettings
 from clustertwin.telemetry.detection.questions.usual import Usual, nothing_usual, summarise_blocks
 
@@ -50,7 +50,7 @@ class OwnPast:
         # (row, 3) blocks of the rest that lasts, of the longest one that ended after the first work, and of work
         self._rest = np.empty((0, 3), np.int64)
         self._usual = nothing_usual(0)
-        self._moves = no_moves(0)
+        self._before_growth = unknown_before(0)
         self._grow()
         self._nothing = self._free.pop()  # the row of all parts that are too young to have a past
 
@@ -149,8 +149,8 @@ class OwnPast:
     def usual(self, rows: Rows) -> Usual:
         return self._usual.take(rows)
 
-    def moves(self, rows: Rows) -> Moves:
-        return self._moves.take(rows)
+    def before_growth(self, rows: Rows) -> BeforeGrowth:
+        return self._before_growth.take(rows)
 
     def rests_too_long(self, rows: Rows) -> NDArray[np.bool_]:
         """(part,) whether it has worked for five minutes, and rests for much longer than ever since then, if it rests.
@@ -201,8 +201,8 @@ class OwnPast:
         i, idle = S["idle"], self._blocks[rows, :, S["idle"]]
         idle[(block < first[:, None]) | (block >= filled[:, None])] = np.nan
         usual = ~self._flagged[rows, :, i] | recurring[:, i, None]
-        moves = moves_of(idle, usual, counts[:, :, i], self._flagged[rows, :, S["memory_growth"]])
-        for table, new in zip(self._moves, moves, strict=True):
+        before = before_growth(idle, usual, self._flagged[rows, :, S["memory_growth"]])
+        for table, new in zip(self._before_growth, before, strict=True):
             table[rows] = new
 
     def _thin_out(self, rows: Rows) -> None:
@@ -220,7 +220,7 @@ class OwnPast:
         row = self._row[place] = self._free.pop()
         self._filled[row] = self._first[row] = self._end_s[row] = self._begun_s[row] = self._episodes[row] = 0
         self._rest[row] = 0
-        for table in (*self._usual, *self._moves):
+        for table in (*self._usual, *self._before_growth):
             table[row] = np.nan
         return row
 
@@ -232,5 +232,6 @@ class OwnPast:
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.zeros((more, *old.shape[1:]), old.dtype)]))
         self._usual = Usual(*(np.concatenate(pair) for pair in zip(self._usual, nothing_usual(more), strict=True)))
-        self._moves = Moves(*(np.concatenate(pair) for pair in zip(self._moves, no_moves(more), strict=True)))
+        pairs = zip(self._before_growth, unknown_before(more), strict=True)
+        self._before_growth = BeforeGrowth(*map(np.concatenate, pairs))
         self._free = list(range(rows, rows + more))

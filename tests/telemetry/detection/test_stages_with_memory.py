@@ -1,4 +1,4 @@
-"""Loads that wander, and stages that bring their own memory and I/O, told from faults; drawn by hand."""
+"""Stages that bring their own memory and I/O, told from faults; drawn by hand."""
 
 from __future__ import annotations
 
@@ -8,24 +8,6 @@ from tests.telemetry.detection.drawn_jobs import Phase, draw, pages
 pytestmark = pytest.mark.slow
 
 BUSY, IDLE = (0.97, 0.01, 0.0), (0.004, 0.002, 0.0)
-
-
-def load(seconds: int, share: float) -> Phase:
-    return Phase(seconds, (0.8 * share, 0.2 * share, 0.0))
-
-
-WANDERS = [
-    load(30, share) for share in (0.7, 0.7, 0.65, 0.7, 0.35, 0.7, 0.68, 0.7, 0.66, 0.3, 0.7, 0.69, 0.7, 0.68, 0.7)
-]
-
-
-def test_a_load_that_wanders_to_a_new_level_by_moves_that_it_made_before_is_not_idle() -> None:
-    falls = [load(60, share) for share in (0.6, 0.5, 0.4, 0.3)]
-    assert pages(draw([*WANDERS, *falls, load(240, 0.15)], 4)) == {}
-
-
-def test_a_load_that_falls_further_at_once_than_it_ever_did_is_idle() -> None:
-    assert "idle" in pages(draw([*WANDERS, load(240, 0.05)], 4))
 
 
 def test_memory_that_begins_to_grow_with_a_new_stage_is_no_leak() -> None:
