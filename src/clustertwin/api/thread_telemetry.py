@@ -188,10 +188,7 @@ def traces_of(telemetry: Telemetry | Iterable[Trace]) -> list[Trace]:
         telemetry = [telemetry]
     if isinstance(telemetry, Recording):
         return [telemetry.trace(node) for node in telemetry.nodes]
-    try:
-        traces = list(telemetry)
-    except TypeError:
-        traces = [telemetry]  # type: ignore[list-item]
+    traces = list(telemetry) if isinstance(telemetry, Iterable) else [telemetry]
     for trace in traces:
         if not isinstance(trace, Trace):
             kind = type(telemetry).__name__
