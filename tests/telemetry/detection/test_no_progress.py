@@ -164,7 +164,14 @@ def test_no_healthy_program_of_the_zoo_is_suspected_and_all_that_spin_are() -> N
     # On two CPUs a rank that waits for a stopped or a blocked one spins, too; bound to one CPU,
     # openfoam hardly moves. espresso, numpy and nwchem spin after another fault.
     on_two = "cp2k", "espresso", "gpaw", "iqtree", "lammps", "mafft", "meep", "nwchem", "openfoam"
-    assert found.keys() == {"fio-0", "zstd-0", "numpy-0", *(f"{name}-2cpu-0" for name in on_two)}
+    assert found.keys() == {
+        "fio-0",
+        "zstd-0",
+        "numpy-0",
+        "ngspice-0",
+        "salmon-0",
+        *(f"{name}-2cpu-0" for name in on_two),
+    }
     assert all(min(times) > 95 for times in found.values())
     assert all(min(found[name]) < 115 for name in ("fio-0", "zstd-0", "lammps-2cpu-0"))
 

@@ -188,7 +188,9 @@ def test_this_host_is_shown_live_before_the_first_score_and_load_appears(tmp_pat
         with serving(create_app(state)) as url:
             page = open_page(url)
             page.get_by_role("heading", name="Warming up").wait_for()
-            page.get_by_role("link", name="here", exact=True).wait_for()  # it appears after the second reading
+            page.locator("#nodes").get_by_role(
+                "link", name="here", exact=True
+            ).wait_for()  # it appears after the second reading
             page.goto(f"{url}/nodes/here?cpu={cpu}")
             until(page, "document.getElementById('node')?.dataset.end > 0")
             until(page, NEWEST_CELL_IS_BUSY, cpu)
