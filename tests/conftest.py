@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -99,7 +100,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     command = [sys.executable, "-m", "pytest", "-q", "-o", "faulthandler_timeout=500", pyfuncitem.nodeid]
     environment = {**os.environ, "CLUSTERTWIN_FORKS": "1"}
-    done = subprocess.run(command, cwd=pyfuncitem.config.rootpath, env=environment, capture_output=True, text=True)
+    root = pyfuncitem.config.rootpath
+    # Without a directory of its own it would close that of all tests to the users of their daemons.
+    with TemporaryDirectory() as own:
+        command.append(f"--basetemp={own}/tests")
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
     if done.returncode:
         pytest.fail(done.stdout + done.stderr, pytrace=False)
     return True

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -72,7 +72,7 @@ def slurm_cluster(directory: Path, node_cpus: dict[str, tuple[int, ...]], cgroup
 
     With `cgroups`, Slurm's own plugins give every job a cgroup with its cores, in the kernel's hierarchy v1.
     """
-    for name in ("m", "db", "log", "ctld", *(f"spool/{node}" for node in node_cpus)):
+    for name in ("m", "log", "ctld", *(f"spool/{node}" for node in node_cpus)):
         (directory / name).mkdir(parents=True)
     _open_to_daemons(directory)
     ports = [free_port() for _ in range(3 + len(node_cpus))]
@@ -125,6 +125,10 @@ class _Starter:
         process = subprocess.Popen(command, env=self.env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         self._running.callback(_stop, process)
 
+    def enter(self, context: AbstractContextManager[str]) -> str:
+        """Leave it after the daemons that are started from here on."""
+        return self._running.enter_context(context)
+
     def wait_for(self, what: str, *command: str, says: str = "") -> None:
         """Ask until it answers, and answers this."""
 
@@ -150,9 +154,9 @@ def _start_munge(start: _Starter) -> None:
 
 
 def _start_database(start: _Starter, port: int) -> None:
-    db = start.directory / "db"
+    # The user mysql may not write to TMPDIR, and each start of pytest closes its own directory to others.
+    db = start.enter(TemporaryDirectory(prefix="mariadb-", dir="/tmp"))
     shutil.chown(db, "mysql")
-    # The user mysql may not write to TMPDIR.
     of_mysql = ("--no-defaults", "--user=mysql", f"--datadir={db}/data", f"--tmpdir={db}")
     _run("mariadb-install-db", *of_mysql, "--skip-test-db", "--auth-root-authentication-method=normal")
     start(

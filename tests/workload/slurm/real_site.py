@@ -17,6 +17,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.servers import free_port
 from tests.workload.slurm import accelerated_site
@@ -117,7 +118,7 @@ def run_site(
     """Run the jobs on a real Slurm."""
     directory.mkdir(parents=True, exist_ok=True)
     _open_to_daemons(directory)
-    for name in ("m", "db", "log", "ctld", "spool", "jobs"):
+    for name in ("m", "log", "ctld", "spool", "jobs"):
         (directory / name).mkdir(exist_ok=True)
     (directory / "jobs").chmod(0o777)
     _write_configuration(directory, conf)
@@ -267,9 +268,9 @@ def _checked(command: list[str]) -> None:
 
 
 def _start_database(directory: Path, running: ExitStack) -> None:
-    db = directory / "db"
+    # The user mysql may not write to TMPDIR, and each start of pytest closes its own directory to others.
+    db = running.enter_context(TemporaryDirectory(prefix="mariadb-", dir="/tmp"))
     shutil.chown(db, "mysql")
-    # The user mysql may not write to TMPDIR.
     of_mysql = ("--no-defaults", "--user=mysql", f"--datadir={db}/data", f"--tmpdir={db}")
     _checked(["mariadb-install-db", *of_mysql, "--skip-test-db", "--auth-root-authentication-method=normal"])
     port = re.search(r"StoragePort=(\d+)", (directory / "slurmdbd.conf").read_text())[1]
