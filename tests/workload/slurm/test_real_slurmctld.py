@@ -127,7 +127,9 @@ def differing_waits(both: Both) -> list[str]:
     recorded = np.array([job.start_s - job.submit_s for job in log.jobs])
     waited = recorded > CYCLE_S
     rank = spearman(recorded[waited], schedule.wait_s[waited])
-    met = (row.jobs, row.within_minute_ratio) == (len(log), 1.0)
+    # Where a job was preempted, the log has its last run only: before that its node is free for others.
+    preempted = np.array([job.partitions == ("low",) for job in log.jobs])
+    met = np.all(np.abs(recorded - schedule.wait_s)[~preempted] <= 60) and row.jobs == len(log)
     near = row.simulated_wait_s == pytest.approx(row.recorded_wait_s, rel=0.1)
     return [] if met and near and rank >= 0.95 else [f"{row}, rank correlation {rank:.3f}"]
 
