@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+from tests.counted_name import CountedName
 
 from clustertwin.service.live.score_history import NodeScores
 from clustertwin.service.live.snapshot import NodeState
@@ -14,17 +15,6 @@ from clustertwin.service.web.api.json_values import plain
 
 def states(names: list[str], score: float) -> tuple[NodeState, ...]:
     return tuple(NodeState(name, "watching", 4, 0, score + i, 0.1, 1, 0, ()) for i, name in enumerate(names))
-
-
-class CountedName(str):
-    """A name that counts how often it is looked up."""
-
-    lookups = 0
-    __slots__ = ()
-
-    def __hash__(self) -> int:
-        CountedName.lookups += 1
-        return super().__hash__()
 
 
 def test_each_node_keeps_its_own_scores_while_others_come_and_go() -> None:

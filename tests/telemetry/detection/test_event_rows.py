@@ -5,20 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from tests.counted_name import CountedName
 from tests.service import sample_state
 
 from clustertwin.telemetry.detection.events.event_rows import rows_of, rows_to_explain
-
-
-class CountedName(str):
-    """A name that counts how often it is looked up."""
-
-    lookups = 0
-    __slots__ = ()
-
-    def __hash__(self) -> int:
-        CountedName.lookups += 1
-        return super().__hash__()
 
 
 def test_the_rows_of_an_event_are_in_the_order_of_its_places_without_threads_that_are_gone() -> None:

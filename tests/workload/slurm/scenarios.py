@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.workload.slurm.real_site import Submission
 
-from clustertwin.workload.slurm.joblog.job_readers import _tasks, sbatch_options, with_options
 from clustertwin.workload.slurm.joblog.job_table import SlurmJob, SlurmLog
+from clustertwin.workload.slurm.joblog.sbatch_options import array_tasks, sbatch_options, with_options
 from clustertwin.workload.slurm.site.site_directory import read_site
 from clustertwin.workload.slurm.site.slurm_site import AdvanceReservation, SiteReport, SlurmSite
 
@@ -177,7 +177,7 @@ def scenario_log() -> tuple[SlurmLog, list[str]]:
         options = sbatch_options(" ".join(words))
         first[submission.name] = len(jobs) + 1
         job = SlurmJob(len(jobs) + 1, submission.submit_s, submission.run_s, submission.user)
-        tasks = list(_tasks(with_options(job, options, report, submission.name), options, len(jobs)))
+        tasks = list(array_tasks(with_options(job, options, report, submission.name), options, len(jobs)))
         names += [f"{submission.name}_{k}" if len(tasks) > 1 else submission.name for k in range(len(tasks))]
         jobs += tasks
     assert not report.counts

@@ -253,8 +253,9 @@ def test_an_exclusive_job_needs_memory_for_all_cpus_of_its_node():
 
 @pytest.mark.parametrize(("options", "gpus", "exact"), [
     ("-N 1 --gpus=2", 2, True), ("-n 1 --gpus=2", 2, True), ("-N 2 --gpus=a100:4", 2, True),
-    ("-N 2 --ntasks-per-node=2 --gpus-per-task=1", 2, True), ("-n 3 --ntasks-per-node=1 --gpus-per-task=1", 1, True),
-    ("-n 12 --gpus=2", 1, False), ("-N 2-3 -n 6 --gpus=3", 1, False),
+    ("-N 2 --gpus=a100:2,v100:4", 3, True), ("-N 2 --ntasks-per-node=2 --gpus-per-task=1", 2, True),
+    ("-n 3 --ntasks-per-node=1 --gpus-per-task=1", 1, True), ("-n 12 --gpus=2", 1, False),
+    ("-N 2-3 -n 6 --gpus=3", 1, False),
 ])  # fmt: skip
 def test_gpus_of_a_job_are_shared_by_its_nodes_or_each_has_one(options, gpus, exact):
     """`-n 12 --gpus=2` and `-N 2-3 -n 6 --gpus=3` had one GPU on each of three nodes."""

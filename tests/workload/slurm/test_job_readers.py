@@ -11,8 +11,9 @@ from clustertwin.core.errors import TraceError
 from clustertwin.workload.example_log import example_log
 from clustertwin.workload.formats import write
 from clustertwin.workload.formats.parsing.sacct_pipes import FORGEABLE
-from clustertwin.workload.slurm.joblog import job_readers
-from clustertwin.workload.slurm.joblog.job_readers import parse_events, parse_sacct, read_log, sbatch_options
+from clustertwin.workload.slurm.joblog import sbatch_options as module_of_options
+from clustertwin.workload.slurm.joblog.job_readers import parse_events, parse_sacct, read_log
+from clustertwin.workload.slurm.joblog.sbatch_options import sbatch_options
 from clustertwin.workload.slurm.site.quantities import Gres
 
 EVENTS = """\
@@ -166,7 +167,7 @@ def test_a_command_line_of_several_lines_leaves_the_log_readable():
 
 
 def test_many_small_arrays_do_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(job_readers, "MOST_TASKS", 10)
+    monkeypatch.setattr(module_of_options, "MOST_TASKS", 10)
     line = "-dt 1 -e submit_batch_job | --uid=a --array=0-5 job.sh\n"
     assert len(parse_events(line, "x.events")) == 6
     with pytest.raises(TraceError, match=r"x\.events:2: --array=0-5: 12 jobs so far; the limit is 10"):
